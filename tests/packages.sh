@@ -31,12 +31,12 @@ if [ ! -e $policy ]; then
 	made=yes
 	trap '[ -z "$made" ] || $as_root rm -f $policy' EXIT
 fi
-# shellcheck disable=SC2086  # the lists are meant to be split
-$as_root apt-get update -q -q &&
+# shellcheck disable=SC2086  # the list is meant to be split
+if ! { $as_root apt-get update -q -q &&
     $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q -q \
-	--no-install-recommends $missing >/dev/null || {
+	--no-install-recommends $missing >/dev/null; }; then
 	echo "apt-get could not install:$missing" >&2
 	echo "Look at its messages above; then run it by hand:" \
 	    "apt-get install$missing" >&2
 	exit 1
-}
+fi

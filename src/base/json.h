@@ -27,10 +27,16 @@ struct json_span {
 	size_t len;
 };
 
+/* Limits of json_check that no setting changes. */
+#define JSON_NUMBER_MAX 63	/* characters of a number: cJSON cuts longer */
+#define JSON_MEMBERS_MAX 65536	/* members of one object */
+
 /* Checks that len bytes are exactly one JSON text: valid UTF-8, the grammar of
- * RFC 8259, no byte order mark, no duplicate keys in an object, no lone
- * surrogates, at most max_depth levels. ERR_PARSE, or ERR_LIMIT for the depth;
- * *ret_fault (may be NULL) is set on failure. Never recurses. */
+ * RFC 8259, no byte order mark, no duplicate keys in an object (compared as
+ * they read, without their escapes), no NUL in keys, no lone surrogates,
+ * numbers of at most JSON_NUMBER_MAX characters. ERR_PARSE; ERR_LIMIT beyond
+ * max_depth levels or JSON_MEMBERS_MAX members; ERR_NOMEM. *ret_fault (may be
+ * NULL) is set on failure. Never recurses; time is n log n at the worst. */
 enum err json_check(const char *text, size_t len, unsigned max_depth,
     struct json_fault *ret_fault) MUST_CHECK;
 
@@ -43,6 +49,17 @@ enum err json_parse(const char *text, size_t len, unsigned max_depth,
  * text must have passed json_check. ERR_NOT_FOUND. */
 enum err json_find(const char *text, size_t len, const char *const *path,
     struct json_span *ret_span) MUST_CHECK;
+
+/* Walks an array as raw text: the item at *at (0 for the first), and moves *at
+ * behind it. The text must have passed json_check. ERR_NOT_FOUND after the
+ * last one, or when the span is no array. */
+enum err json_item(struct json_span array, size_t *at,
+    struct json_span *ret_item) MUST_CHECK;
+
+/* Decodes the escape that begins at *at with a backslash: writes at most 4
+ * bytes of UTF-8, moves *at behind it and returns how many were written. The
+ * text must have passed json_check. */
+size_t json_unescape(const char **at, char *ret_utf8);
 
 /* Appends what a raw string (with its quotes) stands for, NUL bytes included.
  * ERR_PARSE when the span is no string. */

@@ -14,6 +14,9 @@
 #include "base/conf.h"
 #include "base/err.h"
 
+/* Bytes of a raw id or progress token, quotes included. */
+#define RPC_ID_MAX 255
+
 enum rpc_kind { RPC_REQUEST, RPC_NOTIFICATION, RPC_RESPONSE };
 
 struct rpc_message {
@@ -31,19 +34,27 @@ struct rpc_message {
 /* Why a message was refused. */
 struct rpc_fault {
 	enum err err;		/* ERR_RPC_PARSE, ERR_RPC_REQUEST … */
-	char id[256];		/* raw id to answer with; "" when unknown */
+	char id[RPC_ID_MAX + 1];	/* raw id to answer with; "" when
+					 * unknown */
 	char text[256];		/* what is wrong and where, for the peer */
-	bool notification;	/* no id was given: must not be answered */
+	bool notification;	/* a notification or an answer: must not be
+				 * answered */
 };
 
-/* Parses one message; text is copied. Batches are refused (-32600). On failure
- * returns fault->err and fills *fault. *ret_message is owned:
- * rpc_message_free. */
+/* Parses one message; text is copied. Batches are refused (-32600). Ids and
+ * progress tokens are strings or whole numbers of at most RPC_ID_MAX bytes; a
+ * progress token of null counts as none. On failure returns fault->err and
+ * fills *fault. *ret_message is owned: rpc_message_free. */
 enum err rpc_parse(const char *text, size_t len, const struct conf *conf,
     struct rpc_message **ret_message, struct rpc_fault *fault) MUST_CHECK;
 
 /* NULL is accepted. */
 void rpc_message_free(struct rpc_message *message);
+
+/* The answer to a refused message, from its fault; ERR_NOT_FOUND when it must
+ * not be answered. */
+enum err rpc_fault_answer(struct buf *out, const struct rpc_fault *fault)
+    MUST_CHECK;
 
 /* Appends {"jsonrpc":"2.0","id":ID,"result":RESULT}; both raw JSON. */
 enum err rpc_result(struct buf *out, const char *id, const char *result)

@@ -1,0 +1,310 @@
+"""What only some programs need at their end: a value to show, an exception,
+figures, threads still running. Runs inside runner.py's own scope."""
+
+TEXT_MAX = 16000
+MESSAGE_MAX = 4000
+
+
+def quote(text, most=TEXT_MAX):
+    """A JSON string of ASCII characters. Lone surrogates, which stand for
+    bytes that are not UTF-8, become visible."""
+    if len(text) > most:
+        text = text[:most * 2 // 3] + " \u2026 " + text[-most // 3:]
+    text = text.encode("utf-8", "backslashreplace").decode()
+    if text.isascii() and text.isprintable():
+        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    out = []
+    for c in text:
+        o = ord(c)
+        if c in '"\\':
+            out.append("\\" + c)
+        elif 0x20 <= o < 0x7f:
+            out.append(c)
+        elif o < 0x10000:
+            out.append("\\u%04x" % o)
+        else:
+            o -= 0x10000
+            out.append("\\u%04x\\u%04x" % (0xd800 + (o >> 10),
+                                           0xdc00 + (o & 0x3ff)))
+    return '"' + "".join(out) + '"'
+
+
+def record(kind, **fields):
+    out = '{"t":"' + kind + '"'
+    for name, value in fields.items():
+        out += ',"' + name + '":'
+        out += str(value) if isinstance(value, int) else quote(value)
+    CHILD.send(out + "}")
+
+
+# ---- the value of the last expression -------------------------------------
+
+def result(value):
+    try:
+        text = repr(value)
+    except TimeLimitExceeded:
+        raise
+    except BaseException as e:
+        text = "<%s object whose repr() raised %s>" % (
+            type(value).__name__, type(e).__name__)
+    record("result", text=text, type=type(value).__name__)
+
+
+# ---- an exception that ended the program ----------------------------------
+
+class Tee:
+    """Takes what is displayed, to be written in one piece."""
+
+    encoding = "utf-8"
+    errors = "backslashreplace"
+
+    def __init__(self):
+        self.text = ""
+
+    def write(self, text):
+        self.text += text
+        return len(text)
+
+    def flush(self):
+        pass
+
+    def isatty(self):
+        return False
+
+
+def is_ours(tb):
+    return tb.tb_frame.f_code.co_filename.startswith(FOLDER + "/")
+
+
+def without_ours(error, seen=None):
+    """Takes the runner's frames out of the tracebacks of an exception and
+    of all that hang on it."""
+    seen = set() if seen is None else seen
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        kept, tb = [], error.__traceback__
+        while tb is not None:
+            if not is_ours(tb):
+                kept.append(tb)
+            tb = tb.tb_next
+        for one, following in zip(kept, kept[1:] + [None]):
+            one.tb_next = following
+        error.__traceback__ = kept[0] if kept else None
+        for other in getattr(error, "exceptions", ()):
+            if isinstance(other, BaseException):
+                without_ours(other, seen)
+        if error.__cause__ is not None:
+            without_ours(error.__cause__, seen)
+        error = error.__context__
+
+
+def shown(hook, kind, value, tb):
+    """What a hook writes to standard error."""
+    tee, stderr = Tee(), sys.stderr
+    sys.stderr = tee
+    try:
+        hook(kind, value, tb)
+    finally:
+        sys.stderr = stderr
+    return tee.text
+
+
+def say(text):
+    try:
+        sys.stdout.flush()
+    except BaseException:
+        pass
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except BaseException:
+        pass
+
+
+def user_frames(text):
+    """A traceback without the frames of libraries; all of it when there is
+    no other."""
+    out, keep, any_kept = [], True, False
+    for line in text.splitlines(True):
+        if line.startswith('  File "'):
+            name = line[8:].split('"', 1)[0]
+            keep = name.startswith(HOME + "/") or name == MAIN
+            any_kept = any_kept or keep
+        elif not line.startswith("  "):
+            keep = True
+        if keep:
+            out.append(line)
+    return "".join(out) if any_kept else text
+
+
+def line_of(value, tb):
+    line = 0
+    if isinstance(value, SyntaxError) and value.filename == MAIN:
+        line = value.lineno
+    while tb is not None:
+        if tb.tb_frame.f_code.co_filename == MAIN:
+            line = tb.tb_lineno
+        tb = tb.tb_next
+    return line or 0
+
+
+def described(kind, value, tb, text):
+    name = getattr(kind, "__qualname__", "?")
+    module = getattr(kind, "__module__", None)
+    if isinstance(module, str) and module not in ("builtins", "__main__"):
+        name = module + "." + name
+    try:
+        message = str(value)
+    except BaseException:
+        message = "<exception str() failed>"
+    record("exception", type=name[:200], message=quote_cut(message),
+           line=line_of(value, tb), traceback=user_frames(text))
+
+
+def quote_cut(text):
+    return text if len(text) <= MESSAGE_MAX else text[:MESSAGE_MAX] + "\u2026"
+
+
+def exit_status(value):
+    """What sys.exit(value) makes of the process, said as Python says it."""
+    code = value.code if isinstance(value, SystemExit) else value
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 255 if -1 << 63 <= code < 1 << 63 else 255
+    try:
+        text = str(code)
+    except BaseException:
+        text = ""
+    say(text + "\n")
+    return 1
+
+
+def display(kind, value, tb):
+    """Shows an exception as Python does and returns the text."""
+    hook = sys.excepthook
+    if hook is sys.__excepthook__:
+        text = shown(hook, kind, value, tb)
+        say(text)
+        return text
+    try:
+        text = shown(sys.__excepthook__, kind, value, tb)
+        hook(kind, value, tb)
+    except SystemExit:
+        raise
+    except BaseException as e:
+        without_ours(e)
+        say("Error in sys.excepthook:\n"
+            + shown(sys.__excepthook__, type(e), e, e.__traceback__)
+            + "\nOriginal exception was:\n" + text)
+    return text
+
+
+def died(kind, value, tb):
+    """Deals with what ended the program; returns its exit code."""
+    if issubclass(kind, SystemExit):
+        return exit_status(value)
+    value.__traceback__ = tb
+    without_ours(value)
+    tb = value.__traceback__
+    sys.last_type, sys.last_value, sys.last_traceback = kind, value, tb
+    if sys.version_info >= (3, 12):
+        sys.last_exc = value
+    try:
+        text = display(kind, value, tb)
+    except SystemExit as e:
+        return exit_status(e)
+    described(kind, value, tb, text)
+    if issubclass(kind, TimeLimitExceeded):
+        return 137
+    return 130 if issubclass(kind, KeyboardInterrupt) else 1
+
+
+# ---- the end --------------------------------------------------------------
+
+def finish(code):
+    """Waits for threads as Python does, then takes the figures left open."""
+    threading = sys.modules.get("threading")
+    if threading is not None and len(threading._active) > 1:
+        CHILD.running = True
+        try:
+            threading._shutdown()
+        except TimeLimitExceeded as e:
+            CHILD.running = False
+            code = died(type(e), e, e.__traceback__)
+        except BaseException:
+            pass
+        CHILD.running = False
+    if "plot_end" in SCOPE and os.getpid() == CHILD.pid:
+        plot_end()
+    return code
+
+
+def leave(code):
+    """Ends a process that the program forked: its exit code is wanted by the
+    program, and the interpreter itself would make it 0."""
+    import atexit
+    threading = sys.modules.get("threading")
+    if threading is not None:
+        try:
+            threading._shutdown()
+        except BaseException:
+            pass
+    atexit._run_exitfuncs()
+    say("")
+    os._exit(code)
+
+
+# ---- programs that do not compile as they are -----------------------------
+
+def unfenced(lines):
+    """Markdown fences become empty lines, so that numbers stay."""
+    marks = [i for i, line in enumerate(lines)
+             if line.strip().startswith(b"```")]
+    if not marks or any(line.strip() for line in lines[:marks[0]]):
+        return None
+    last = marks[1] if len(marks) > 1 else len(lines)
+    if any(line.strip() for line in lines[last + 1:]):
+        return None
+    return [b"\n" if i in marks else line for i, line in enumerate(lines)]
+
+
+def dedented(lines):
+    """Takes off the indentation that all lines share."""
+    first = next((line for line in lines if line.strip()), b"")
+    margin = first[:len(first) - len(first.lstrip(b" \t"))]
+    if not margin:
+        return None
+    out = []
+    for line in lines:
+        if line.startswith(margin):
+            out.append(line[len(margin):])
+        elif line.strip():
+            return None
+        else:
+            out.append(line.lstrip(b" \t"))
+    return out
+
+
+def repaired(data):
+    """The program without a fence or a common indentation if it compiles
+    only so; main.py is rewritten, so that tracebacks show the lines that
+    ran. None when nothing helps."""
+    lines, done = data.splitlines(True), []
+    for name, change in (("fence", unfenced), ("indent", dedented)):
+        changed = change(lines)
+        if changed is None:
+            continue
+        lines = changed
+        done.append(name)
+        text = b"".join(lines)
+        if quietly(text, "exec", 0x400) is None:
+            continue
+        try:
+            with open(HOME + "/main.py", "wb") as f:
+                f.write(text)
+        except OSError:
+            pass
+        record("repaired", how="+".join(done))
+        return text
+    return None

@@ -1,0 +1,456 @@
+"""Runs in front of every program: python -u runner.py NONCE TIME OUTPUT FLAGS
+
+It forks. The child runs main.py of the working folder as "python main.py"
+would; the parent carries what the child writes to the real standard output,
+watches time and amount, and closes with a report. The protocol is described
+in outcome.c. Only what every run needs is here, because this text is compiled
+each time; the rest lies beside it: after.py (what a program left to say),
+plot.py (figures), files.py (the working folder).
+
+TIME is the sandbox's limit in milliseconds, OUTPUT the most characters that
+may be written in all; FLAGS: "i" standard input lies in the file stdin, "f"
+the program got input files.
+"""
+import faulthandler
+import os
+import sys
+import time
+from _functools import partial, reduce
+from _signal import SIGCHLD, SIGKILL, SIGRTMAX, set_wakeup_fd, signal
+from _weakref import ref
+from select import POLLIN, poll
+
+START = time.monotonic()
+START_NS = time.time_ns()
+HOME = os.getcwd()
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+NONCE = sys.argv[1]
+TIME = int(sys.argv[2]) / 1000
+OUTPUT = int(sys.argv[3])
+FLAGS = sys.argv[4] if len(sys.argv) > 4 else ""
+
+# Private signals: raise TimeLimitExceeded; write the stack.
+SIGNAL_TIME = SIGRTMAX - 3
+SIGNAL_STACK = SIGRTMAX - 4
+
+# The report needs room below the sandbox's limit of output.
+REPORT_ROOM = 60000
+REPORT_MAX = 50000
+
+# Python before 3.9 names a program in tracebacks as the command line did.
+MAIN = "main.py" if sys.version_info < (3, 9) else HOME + "/main.py"
+
+
+def load(name, scope):
+    """Runs one of the files beside this one inside scope."""
+    path = FOLDER + "/" + name
+    with open(path, encoding="utf-8") as f:
+        exec(compile(f.read(), path, "exec", dont_inherit=True), scope)
+    return scope
+
+
+# ---- the parent -----------------------------------------------------------
+
+def write_all(fd, data):
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view):]
+
+
+class Parent:
+    def __init__(self, pid, out, report):
+        self.pid = pid
+        self.out = out
+        self.report = report
+        self.room = max(OUTPUT - REPORT_ROOM, 1000)
+        self.written = 0
+        self.told = b""
+        self.status = None
+        self.usage = None
+        self.killed = ""
+        self.soft = 0
+        margin = min(1.0, TIME / 3)
+        self.next_soft = TIME - margin
+        self.stack_at = TIME - margin * 0.35
+        self.kill_at = TIME - margin * 0.3
+
+    def kill(self, why):
+        self.killed = why
+        self.signal(SIGKILL)
+
+    def signal(self, number):
+        if self.status is None:
+            try:
+                os.kill(self.pid, number)
+            except OSError:
+                pass
+
+    def pump(self):
+        """Carries one piece of output; False when there is none."""
+        try:
+            data = os.read(self.out, 65536)
+        except BlockingIOError:
+            return False
+        self.written += len(data)
+        # Snekbox reads its pipe as UTF-8 text with universal newlines: so
+        # every byte travels as one character below U+0100, and those that
+        # would be lost are escaped
+        coded = (data.replace(b"\x1d", b"\x1d\x1d").replace(b"\r", b"\x1dr")
+                 .replace(b"\0", b"\x1d0"))
+        if len(coded) > self.room:
+            coded = coded[:self.room]
+            if not self.killed:
+                self.kill("output")
+        self.room -= len(coded)
+        write_all(1, coded.decode("latin-1").encode())
+        return bool(data)
+
+    def listen(self):
+        """Takes what the child reports; False when there is nothing."""
+        try:
+            data = os.read(self.report, 65536)
+        except BlockingIOError:
+            return False
+        if len(self.told) < 4 * REPORT_MAX:
+            self.told += data
+        return bool(data)
+
+    def reap(self):
+        """Also orphans: inside a sandbox this may be process 1."""
+        try:
+            while self.status is None:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+                if pid == 0:
+                    return
+                if pid == self.pid:
+                    self.status, self.usage = status, usage
+        except ChildProcessError:
+            self.status = 0
+
+    def tick(self):
+        """Does what is due and returns the milliseconds until more is."""
+        now = time.monotonic() - START
+        if now >= self.kill_at:
+            if not self.killed:
+                self.kill("time")
+            return 1000
+        if now >= self.stack_at:
+            if self.stack_at:
+                self.stack_at = 0
+                self.signal(SIGNAL_STACK)
+            return int((self.kill_at - now) * 1000) + 1
+        if now >= self.next_soft:
+            self.soft += 1
+            self.next_soft = now + 0.2
+            self.signal(SIGNAL_TIME)
+        due = min(self.next_soft, self.stack_at)
+        return int((due - now) * 1000) + 1
+
+    def watch(self):
+        wake, waker = os.pipe()
+        os.set_blocking(waker, False)
+        set_wakeup_fd(waker, warn_on_full_buffer=False)
+        signal(SIGCHLD, lambda *_: None)
+        wait = poll()
+        for fd in (self.out, self.report, wake):
+            os.set_blocking(fd, False)
+            wait.register(fd, POLLIN)
+        self.reap()
+        while self.status is None:
+            for fd, _ in wait.poll(self.tick()):
+                if fd == self.out:
+                    if not self.pump():
+                        wait.unregister(fd)
+                elif fd == self.report:
+                    if not self.listen():
+                        wait.unregister(fd)
+                else:
+                    os.read(fd, 64)
+            self.reap()
+        while self.room > 0 and self.pump():
+            pass
+        while self.listen():
+            pass
+
+    def exit_code(self, number, said):
+        if self.killed:
+            return 143 if self.killed == "output" else 137
+        return 128 + number if number else os.WEXITSTATUS(self.status) or said
+
+    def close(self):
+        """Writes the report and ends with the program's exit code."""
+        lines, stack, said = [], [], 0
+        for line in self.told.split(b"\n"):
+            if line[:1] == b"{":
+                lines.append(line)
+            elif line[:1] == b"x":
+                said = int(line[1:])
+            elif line:
+                stack.append(line.decode("ascii", "replace"))
+        number = self.status & 127
+        code = self.exit_code(number, said)
+        if stack or FLAGS.find("f") >= 0 or os.listdir(HOME) != NAMES:
+            scope = load("files.py", globals())
+            lines += scope["survey"](stack)
+        first = (
+            '{"v":1,"exit":%d,"signal":%d,"killed":"%s","soft":%d,'
+            '"bytes":%d,"ms":%d,"rss":%d}' % (
+                code, number, self.killed, self.soft, self.written,
+                (time.monotonic() - START) * 1000,
+                self.usage.ru_maxrss if self.usage else 0))
+        text = ["\x1dE" + NONCE, first]
+        size = 0
+        for line in lines:
+            size += len(line) + 1
+            if size > REPORT_MAX:
+                text.append('{"t":"cut"}')
+                break
+            text.append(line.decode("ascii", "replace"))
+        write_all(1, ("\n".join(text) + "\n").encode())
+        os._exit(code)
+
+
+# ---- the child ------------------------------------------------------------
+
+class TimeLimitExceeded(BaseException):
+    """Raised where the program stands, shortly before it would be killed."""
+
+
+TimeLimitExceeded.__module__ = "builtins"
+
+
+class Child:
+    def __init__(self, out, report):
+        self.pid = os.getpid()
+        if "i" in FLAGS:
+            fd = os.open(FOLDER + "/stdin", os.O_RDONLY)
+            os.dup2(fd, 0)
+            os.close(fd)
+        os.dup2(out, 1)
+        os.dup2(out, 2)
+        # out of the way, because programs count on the lowest number
+        most = os.sysconf("SC_OPEN_MAX")
+        self.report = (most if 16 < most < 256 else 256) - 1
+        os.dup2(report, self.report, inheritable=False)
+        self.pipe = os.fstat(self.report).st_ino
+        self.running = False
+        self.codes = ()
+        self.first = None
+        self.left = 0
+
+    def send(self, line):
+        """Tells the parent one line of ASCII, whatever the program did to
+        its descriptors. Processes forked by the program have no say."""
+        if os.getpid() != self.pid:
+            return
+        try:
+            if os.fstat(self.report).st_ino == self.pipe:
+                write_all(self.report, line.encode("ascii") + b"\n")
+        except OSError:
+            pass
+
+    def on_time(self, number, frame):
+        if self.running and os.getpid() == self.pid:
+            raise TimeLimitExceeded("the time limit of %g s" % TIME)
+
+    def after(self, name, *args, **fields):
+        """Calls what only some programs need."""
+        if "died" not in SCOPE:
+            load("after.py", SCOPE)
+        return SCOPE[name](*args, **fields)
+
+    def step(self, _, value):
+        """Called when a part of the program has run, with its value."""
+        self.left -= 1
+        if self.left:
+            return
+        try:
+            if value is not None:
+                self.after("result", value)
+        except TimeLimitExceeded as e:
+            self.running = False
+            self.end(self.after("died", type(e), e, None))
+            return
+        self.end(0)
+
+    def failed(self, args):
+        """Stands in for sys.unraisablehook: there is no frame below the
+        program, so what it raises arrives here."""
+        tb = args.exc_traceback
+        mine = tb is not None and any(
+            tb.tb_frame.f_code is code for code in self.codes)
+        if not (self.left and (mine or args.object is self.first)):
+            self.unraisable(args)
+            return
+        self.left = 0
+        self.fail(args.exc_type, args.exc_value, tb)
+
+    def fail(self, kind, value, tb):
+        self.running = False
+        if value is None:
+            value = kind()
+        self.end(self.after("died", kind, value, tb))
+
+    def end(self, code):
+        """Everything that is left before the interpreter ends by itself."""
+        if "plot_end" in SCOPE or "threading" in sys.modules:
+            code = self.after("finish", code)
+        self.running = False
+        if os.getpid() == self.pid:
+            if code:
+                self.send("x%d" % code)
+        elif code:
+            self.after("leave", code)
+
+    def find_spec(self, name, path=None, target=None):
+        """As a finder on sys.meta_path: sees the first import of a library
+        that draws."""
+        if name == "matplotlib":
+            load("plot.py", SCOPE)
+            sys.meta_path[sys.meta_path.index(self)] = SCOPE["PlotFinder"]()
+        return None
+
+    def prepare(self, base):
+        main = type(sys)("__main__")
+        scope = main.__dict__
+        scope.update(base)
+        scope["__doc__"] = None
+        scope["__file__"] = MAIN
+        scope["__loader__"] = type(base["__loader__"])("__main__", MAIN)
+        sys.argv[:] = ["main.py"]
+        if hasattr(sys, "orig_argv"):
+            sys.orig_argv[:] = [sys.orig_argv[0], "main.py"]
+        if sys.path[:1] == [FOLDER]:
+            sys.path[0] = HOME
+        if os.environ.get("PYTHON_COLORS") == "1":
+            os.environ["PYTHON_COLORS"] = "0"
+        for stream in (sys.stdout, sys.stderr):
+            if stream.encoding.lower() != "utf-8":
+                stream.reconfigure(encoding="utf-8")
+        if sys.stdout.errors != "strict":
+            sys.stdout.reconfigure(errors="strict")
+        sys.meta_path.insert(0, self)
+        signal(SIGNAL_TIME, self.on_time)
+        faulthandler.enable(self.report)
+        faulthandler.register(SIGNAL_STACK, self.report, all_threads=True)
+        self.unraisable = sys.unraisablehook
+        sys.unraisablehook = sys.__unraisablehook__ = self.failed
+        return main
+
+    def start(self, base):
+        """Arranges for the program to run once this file is through: the
+        interpreter then drops the old __main__, and the callback of a weak
+        reference is called by C code, so that no frame of ours is below the
+        program's (stack depth, warnings and inspect see none)."""
+        main = self.prepare(base)
+        shared = sys.getrefcount(sys.modules["__main__"]) > 3
+        try:
+            self.codes = parts(self)
+        except BaseException as e:
+            sys.modules["__main__"] = main
+            self.fail(type(e), e, None)
+            return
+        self.left = len(self.codes)
+        run = map(eval, self.codes, [main.__dict__] * self.left)
+        self.first = partial(reduce, self.step, run)
+        self.weak = None if shared else ref(sys.modules["__main__"],
+                                            self.first)
+        self.running = True
+        sys.modules["__main__"] = main
+        if shared:
+            # the old module won't be dropped: run here and now
+            try:
+                self.first(None)
+            except BaseException as e:
+                self.left = 0
+                self.fail(type(e), e, e.__traceback__.tb_next)
+
+
+def compiled(data, mode="exec", flags=0):
+    return compile(data, MAIN, mode, flags, dont_inherit=True)
+
+
+def quietly(data, mode, flags=0):
+    """Whether text compiles, without its warnings."""
+    import warnings
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return compiled(data, mode, flags)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+
+
+def last_statement(data):
+    """Where the last statement begins, if it is an expression that can be
+    compiled alone; else -1. Looks at few lines: big programs cost nothing."""
+    start = len(data)
+    for _ in range(200):
+        if start <= 0:
+            break
+        start = data.rfind(b"\n", 0, start - 1) + 1
+        if len(data) - start > 20000:
+            break
+        if data[start:start + 1] in b" \t\r\n\f#)]}'\"" and start:
+            continue
+        if quietly(data[start:], "eval"):
+            return start
+        if quietly(data[start:], "exec", 0x400):
+            return -1
+    return -1
+
+
+def split(data):
+    """The program in two parts, the second a lone expression whose value is
+    wanted; None where it doesn't end with one."""
+    if b"coding" in data[:200]:
+        return None
+    start = last_statement(data)
+    if start < 0:
+        return None
+    try:
+        head = (compiled(data[:start]),) if data[:start].strip() else ()
+    except SyntaxError:
+        return None
+    lines = data.count(b"\n", 0, start)
+    return head + (compiled(b"\n" * lines + data[start:], "eval"),)
+
+
+def parts(child):
+    with open(HOME + "/main.py", "rb") as f:
+        data = f.read()
+    try:
+        return split(data) or (compiled(data),)
+    except SyntaxError as e:
+        data = child.after("repaired", data)
+        if data is None:
+            raise e.with_traceback(None)
+        return split(data) or (compiled(data),)
+
+
+# ---- both -----------------------------------------------------------------
+
+NAMES = os.listdir(HOME)
+SCOPE = globals()
+BASE = {k: v for k, v in SCOPE.items() if k[:2] == "__"}
+
+
+def fork():
+    write_all(1, ("\x1dB" + NONCE + "\n").encode())
+    out, report = os.pipe(), os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(out[1])
+        os.close(report[1])
+        parent = Parent(pid, out[0], report[0])
+        parent.watch()
+        parent.close()
+    os.setpgid(0, 0)
+    child = Child(out[1], report[1])
+    for fd in out + report:
+        os.close(fd)
+    return child
+
+
+CHILD = fork()
+CHILD.start(BASE)

@@ -22,6 +22,10 @@ enum inbox_ack {
 	INBOX_REFUSED		/* shutting down or overloaded */
 };
 
+/* What a body may be longer than the setting body_max, for what the sender adds
+ * to a client's message. */
+#define INBOX_EXTRA 65536
+
 struct inbox;
 struct inbox_message;		/* one received message, until it is acked */
 
@@ -46,25 +50,30 @@ enum err inbox_open(struct state *state, struct event_base *base,
     const struct inbox_ops *ops, void *arg, struct inbox **ret_inbox)
     MUST_CHECK;
 
-/* Stops listening, unlinks the socket, drops messages not yet acked. NULL is
- * accepted. */
+/* Stops listening, unlinks the socket, drops messages not yet acked (they must
+ * not be acked any more: their senders see us gone) and ends sends under way
+ * with ERR_CLOSED. NULL is accepted. */
 void inbox_close(struct inbox *inbox);
 
 /* Answers a message; written(arg) is called once the answer is on its way, or
- * lost(arg) when the sender is gone before: then nothing may be executed. Both
- * may be NULL. The message is released. */
+ * lost(arg) when the sender is gone or gave up before: then nothing may be
+ * executed. One of them is called before this returns. Both may be NULL. The
+ * message is released. */
 void inbox_ack(struct inbox_message *message, enum inbox_ack ack,
     void (*written)(void *arg), void (*lost)(void *arg), void *arg);
 
 /* The outcome of a send: ERR_OK with the owner's ack; ERR_NOT_FOUND when that
- * process is dead (at once); ERR_BUSY when its inbox stayed full for 2 s. */
+ * process is dead (at once); ERR_BUSY when its inbox stayed full, or it did not
+ * answer, for 2 s: then it will not execute the message either. */
 struct inbox_sent {
 	enum err err;
 	enum inbox_ack ack;
 };
 
 /* Sends a message to the inbox of process and calls done(arg, result) exactly
- * once, never before this returns. body is copied. done may be NULL. */
+ * once, never before this returns. body is copied, at most body_max and
+ * INBOX_EXTRA bytes (ERR_LIMIT); session is "" for INBOX_RING and has the form of
+ * an id else (ERR_PARSE). done may be NULL. ERR_NOMEM. */
 enum err inbox_send(struct inbox *inbox, uint64_t process,
     enum inbox_type type, const char *session, const char *body, size_t len,
     void (*done)(void *arg, struct inbox_sent sent), void *arg) MUST_CHECK;

@@ -28,7 +28,11 @@ struct session_info {
 	uint64_t seen_ms;	/* clock_ms of the last message */
 };
 
-/* Makes a session owned by this process. When the table is full the session
+/* Every function here and in limit.h may also fail with ERR_TIMEOUT: the table's
+ * lock could not be had for half a second (its holder is stopped). */
+
+/* Makes a session of this process; the owner of a streamable one is 0 until it
+ * has a stream. When the table is full the session
  * longest idle without call or stream makes room; ERR_BUSY where none can.
  * ret_id holds SESSION_ID_LEN + 1 bytes. */
 enum err session_create(struct state *state, enum session_kind kind,
@@ -40,6 +44,16 @@ enum err session_create(struct state *state, enum session_kind kind,
 enum err session_find(struct state *state, const char *id,
     struct session_info *ret_info) MUST_CHECK;
 
+/* The process whose digits stand in an id, also where session_find knows
+ * nothing: during an upgrade it may belong to another version of the program
+ * with a table of its own; its inbox answers for it. ERR_PARSE. */
+enum err session_process(const char *id, uint64_t *ret_process) MUST_CHECK;
+
+/* Notes that this process holds, or no longer holds, a stream of a streamable
+ * session: one with a stream never makes room for others. ERR_NOT_FOUND. */
+enum err session_stream(struct state *state, const char *id, bool open)
+    MUST_CHECK;
+
 /* Notes a message of the session, and its revision when that is not 0. */
 enum err session_touch(struct state *state, const char *id, unsigned revision)
     MUST_CHECK;
@@ -48,8 +62,9 @@ enum err session_touch(struct state *state, const char *id, unsigned revision)
 enum err session_end(struct state *state, const char *id) MUST_CHECK;
 
 /* Notes that a call with this typed raw JSON-RPC id runs for the session in
- * this process. ERR_BUSY when the table is full, ERR_PARSE never,
- * ERR_INTERNAL when the same id is under way in that session. */
+ * this process. ERR_BUSY when the table is full or the session has
+ * session_calls_max calls, ERR_INTERNAL when the same id is under way in that
+ * session. ERR_NOT_FOUND. */
 enum err session_call_begin(struct state *state, const char *id,
     const char *raw_call_id) MUST_CHECK;
 void session_call_end(struct state *state, const char *id,

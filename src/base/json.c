@@ -75,13 +75,15 @@ skip_value(const char *p, const char *end)
 	return p;
 }
 
-/* Whether the raw string at p (with quotes, len bytes) reads as key. */
-static bool
-key_is(const char *p, size_t len, const char *key)
+bool
+json_equal(struct json_span span, const char *text)
 {
-	const char *end = p + len - 1;
+	const char *p, *end;
 
-	for (p++; p < end; ) {
+	if (span.len < 2 || *span.at != '"')
+		return false;
+	end = span.at + span.len - 1;
+	for (p = span.at + 1; p < end; ) {
 		char utf8[4];
 		size_t n = 1;
 
@@ -89,11 +91,12 @@ key_is(const char *p, size_t len, const char *key)
 			n = json_unescape(&p, utf8);
 		else
 			utf8[0] = *p++;
-		if (strncmp(key, utf8, n) != 0)
+		/* not strncmp alone: it takes two NULs for equal */
+		if (utf8[0] == '\0' || strncmp(text, utf8, n) != 0)
 			return false;
-		key += n;
+		text += n;
 	}
-	return *key == '\0';
+	return *text == '\0';
 }
 
 /* Finds the value of one key in the object at p. */
@@ -113,7 +116,7 @@ find_member(const char *p, const char *end, const char *key,
 		/* behind the colon */
 		value = skip_space(skip_space(p, end) + 1, end);
 		p = skip_value(value, end);
-		if (key_is(name, len, key)) {
+		if (json_equal((struct json_span){ name, len }, key)) {
 			*ret_span = (struct json_span){ value,
 				(size_t)(p - value) };
 			return ERR_OK;

@@ -65,6 +65,9 @@ size_t json_unescape(const char **at, char *ret_utf8);
  * ERR_PARSE when the span is no string. */
 enum err json_string(struct json_span span, struct buf *out) MUST_CHECK;
 
+/* Whether a raw string reads exactly as text; a NUL in it never does. */
+bool json_equal(struct json_span span, const char *text);
+
 /* Appends a JSON string with quotes of n bytes of valid UTF-8. */
 enum err json_quote(struct buf *out, const char *text, size_t n) MUST_CHECK;
 

@@ -28,7 +28,8 @@ struct sink {
 struct sink_ops {
 	/* A notification that belongs to the request (progress). */
 	void (*notify)(struct sink *sink, const char *json, size_t len);
-	/* The answer, a result or an error. */
+	/* The answer, a result or an error. It may end the session, as notify
+	 * may. */
 	void (*reply)(struct sink *sink, const char *json, size_t len);
 	/* No answer will come: cancelled, or the session has ended. */
 	void (*drop)(struct sink *sink);
@@ -53,10 +54,11 @@ enum err mcp_open(const struct conf *conf, struct state *state,
     struct snekbox *snekbox, struct mcp_host *host, struct mcp **ret_mcp)
     MUST_CHECK;
 
-/* Every session must have been freed. NULL is accepted. */
+/* Every session must have been freed, and all that was given to offload must
+ * have come back (mcp_calls is 0). NULL is accepted. */
 void mcp_close(struct mcp *mcp);
 
-/* A peer begins. id is the session's id in state/session.h (copied), client
+/* A peer begins; where the table knows the session as initialized, it is. id is the session's id in state/session.h (copied), client
  * its key for fairness (copied). *ret_session is owned: mcp_session_free. */
 enum err mcp_session_new(struct mcp *mcp, const char *id, const char *client,
     struct mcp_session **ret_session) MUST_CHECK;
@@ -72,7 +74,8 @@ void mcp_handle(struct mcp_session *session, struct rpc_message *message,
 /* Whether a call of the session is under way. */
 bool mcp_session_busy(const struct mcp_session *session);
 
-/* Calls under way in this process. */
+/* Calls under way in this process, cancelled ones included that a worker still
+ * holds. */
 unsigned mcp_calls(const struct mcp *mcp);
 
 /* An INBOX_RING came: waiting calls look at the queue. */

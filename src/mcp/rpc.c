@@ -28,15 +28,25 @@ refuse(struct rpc_fault *fault, enum err err, const char *fmt, ...)
 }
 
 void
+rpc_message_trim(struct rpc_message *message)
+{
+	free(message->text);
+	message->text = NULL;
+	message->text_len = 0;
+	cJSON_Delete(message->root);
+	message->root = NULL;
+	message->params = NULL;
+}
+
+void
 rpc_message_free(struct rpc_message *message)
 {
 	if (message == NULL)
 		return;
+	rpc_message_trim(message);
 	free(message->id);
 	free(message->method);
 	free(message->progress_token);
-	free(message->text);
-	cJSON_Delete(message->root);
 	free(message);
 }
 

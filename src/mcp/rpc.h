@@ -48,6 +48,9 @@ struct rpc_fault {
 enum err rpc_parse(const char *text, size_t len, const struct conf *conf,
     struct rpc_message **ret_message, struct rpc_fault *fault) MUST_CHECK;
 
+/* Releases all but id, method and progress token, once the rest was read. */
+void rpc_message_trim(struct rpc_message *message);
+
 /* NULL is accepted. */
 void rpc_message_free(struct rpc_message *message);
 

@@ -43,7 +43,8 @@ struct snekbox_run {
 	struct snekbox *snekbox;
 	const struct snekbox_callbacks *callbacks;	/* borrowed */
 	void *arg;
-	CURL *easy;			/* owned */
+	CURL *easy;			/* owned; set up before the run is in
+					 * the list, never changed */
 	struct buf body;		/* what is sent */
 	struct buf reply;		/* what came */
 	uint64_t begun_ms;
@@ -204,6 +205,13 @@ snekbox_cancel(struct snekbox_run *run)
 	run_free(run);
 }
 
+void
+snekbox_take_body(struct snekbox_run *run, struct buf *ret_body)
+{
+	*ret_body = run->body;
+	buf_init(&run->body, ret_body->max);
+}
+
 /* What a failure of libcurl means to us. Before the connection stood nothing
  * was sent, so nothing ran: the one case in which another endpoint may be
  * tried. */
@@ -238,8 +246,6 @@ finish(struct snekbox_run *run, CURLcode code)
 	reply.body = buf_str(&run->reply);
 	reply.body_len = run->reply.len;
 	run_unlink(run);
-	if (run->sent && !run->told && run->callbacks->started != NULL)
-		run->callbacks->started(run->arg);
 	run->callbacks->done(run->arg, &reply, &run->reply);
 	run_free(run);
 }
@@ -257,7 +263,8 @@ find_untold(struct snekbox *s)
 }
 
 /* Tells what happened. A callback may submit and cancel runs, so nothing is
- * kept from one round to the next. */
+ * kept from one round to the next. libcurl does not work meanwhile: no run is
+ * done before it was told to have started. */
 static void
 deliver(struct snekbox *s)
 {

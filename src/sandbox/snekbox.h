@@ -43,14 +43,21 @@ struct snekbox_callbacks {
 };
 
 /* Sends body to an endpoint; takes ownership of what body holds (it is empty
- * afterwards, on failure too). timeout_ms bounds the whole request. Callbacks
- * come from the loop, never before this returns. */
+ * afterwards, on failure too). timeout_ms bounds the whole request; callbacks
+ * is borrowed until the end. Callbacks come from the loop, never before this
+ * returns. *ret_run is borrowed until done returns. */
 enum err snekbox_submit(struct snekbox *snekbox, unsigned endpoint,
     struct buf *body, uint64_t timeout_ms,
     const struct snekbox_callbacks *callbacks, void *arg,
     struct snekbox_run **ret_run) MUST_CHECK;
 
-/* Ends the request at once; no callback comes any more. */
+/* Hands the request's body back, for another endpoint. Only inside done, and
+ * only to be sent again when transport is ERR_NOT_FOUND. ret_body is owned:
+ * buf_done. */
+void snekbox_take_body(struct snekbox_run *run, struct buf *ret_body);
+
+/* Ends the request at once; no callback comes any more. Not to be called
+ * inside or after the run's own done: there the run ends by itself. */
 void snekbox_cancel(struct snekbox_run *run);
 
 #endif

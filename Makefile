@@ -91,6 +91,17 @@ $(BUILD)/gen/runner_text.c: $(wildcard src/sandbox/runner/*)
 	$(Q)mkdir -p $(@D)
 	$(Q)sh src/sandbox/runner/embed.sh src/sandbox/runner/runner.py > $@
 
+# the program that waits in a jail: static, without sanitizers (they need
+# /proc), and carried by sandboxd as bytes
+JAIL_INIT = src/sandboxd/init/init.c src/sandboxd/launch.h
+$(BUILD)/gen/sandboxd_init.inc: $(JAIL_INIT) $(BUILD)/flags
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) $(if $(WERROR),-Werror) \
+	    -Isrc -Os -static -s -o $(@:.inc=) $<
+	$(Q)od -An -v -tx1 $(@:.inc=) | sed 's/ \(..\)/0x\1,/g' > $@
+$(BUILD)/src/sandboxd/init_image.o $(BUILD)/fuzz-obj/src/sandboxd/init_image.o: \
+    $(BUILD)/gen/sandboxd_init.inc
+
 $(BUILD)/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/flags
 	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $<
 

@@ -1,0 +1,36 @@
+/*
+ * A process with one thread, forked before the service has any state: it forks
+ * the slots. It lives in a user and mount namespace of its own, where a tmpfs
+ * of ours lies over plan->base; so nothing is left on the host's disk however
+ * the service ends. Slots and jails die with it, and it with the service.
+ */
+#ifndef SANDBOXD_SPAWNER_H
+#define SANDBOXD_SPAWNER_H
+
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "sandboxd/plan.h"
+
+struct spawner {
+	pid_t pid;
+	int socket;
+};
+
+/* Starts it. ERR_SYS when it can't work here: *fault says why, and the
+ * cure. */
+enum err spawner_open(struct spawner *spawner, const struct plan *plan,
+    struct conf_fault *fault) MUST_CHECK;
+
+/* Asks for a slot; *ret_fd is its control socket (owned, non-blocking). */
+enum err spawner_spawn(struct spawner *spawner, unsigned slot, int *ret_fd)
+    MUST_CHECK;
+
+/* Ends it and waits until all slots are gone, whose control sockets must be
+ * closed by then. */
+void spawner_close(struct spawner *spawner);
+
+/* Turns what went wrong with a jail into a sentence that names the cure. */
+void spawner_explain(struct conf_fault *fault, const char *what);
+
+#endif

@@ -267,7 +267,8 @@ class Server:
     every = []      # those that run now
 
     def __init__(self, url, front="lighttpd", processes=4, mount="/",
-                 env=None, conf=None, **settings):
+                 env=None, conf=None, wrap=(), **settings):
+        self.wrap = list(wrap)  # goes before each responder of ours
         self.front = front
         self.processes = processes
         self.mount = mount
@@ -360,8 +361,9 @@ class Server:
 
     def start_worker(self, i):
         env = {"PYTHON_SANDBOX_CONFIG": self.config, **self.env}
-        self.workers.append(Child(f"responder-{i}", [self.program],
-                                  self.folder, env, self.listener))
+        self.workers.append(Child(f"responder-{i}",
+                                  [*self.wrap, self.program], self.folder,
+                                  env, self.listener))
 
     def start_apache(self):
         values = {"sandbox_address": self.address[0],
@@ -369,7 +371,7 @@ class Server:
                   "sandbox_mount": self.prefix + "/",
                   "sandbox_socket": os.path.join(self.sockets, "app.sock"),
                   "sandbox_run": own_dir(self.folder, "apache"),
-                  "sandbox_log": os.path.join(self.folder, "apache.log")}
+                  "sandbox_log": os.path.join(self.folder, "error.log")}
         path = os.path.join(self.folder, "apache.conf")
         edit_example("apache.conf.example", path, r"^Define (\w+) (.*)$",
                      lambda k, v: f'Define {k} "{v}"', values)

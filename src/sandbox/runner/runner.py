@@ -194,10 +194,10 @@ class Parent:
             lines += scope["survey"](stack)
         first = (
             '{"v":1,"exit":%d,"signal":%d,"killed":"%s","soft":%d,'
-            '"bytes":%d,"ms":%d,"rss":%d}' % (
+            '"bytes":%d,"ms":%d,"rss":%d,"input":%d}' % (
                 code, number, self.killed, self.soft, self.written,
                 (time.monotonic() - START) * 1000,
-                self.usage.ru_maxrss if self.usage else 0))
+                self.usage.ru_maxrss if self.usage else 0, "i" in FLAGS))
         text = ["\x1dE" + NONCE, first]
         size = 0
         for line in lines:

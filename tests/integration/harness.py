@@ -6,6 +6,7 @@ its own; started by root as an unprivileged user.
 """
 
 import ctypes
+import json
 import os
 import pwd
 import re
@@ -214,16 +215,23 @@ class Sandbox:
                            self.folder)
         poll(self.ready, READY_SECONDS, "sandboxd answers")
 
-    def ready(self):
+    def health(self):
+        """What GET /healthz tells; None while nobody listens."""
         assert self.child.alive(), "sandboxd ended:\n" + self.child.log()
         with socket.socket(socket.AF_UNIX) as sock:
-            sock.settimeout(2)
+            sock.settimeout(5)
             try:
                 sock.connect(self.url[len("unix:"):])
-                sock.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
-                return b" 200 " in sock.recv(4096)
             except (FileNotFoundError, ConnectionRefusedError):
-                return False
+                return None
+            sock.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+            text = b""
+            while part := sock.recv(4096):
+                text += part
+        return json.loads(text.partition(b"\r\n\r\n")[2])
+
+    def ready(self):
+        return self.health() is not None
 
     def check(self):
         if self.child is not None:
@@ -231,8 +239,8 @@ class Sandbox:
             check_sanitizers(self.folder)
 
     def runs(self):
-        """Programs that run in it now (children of sandboxd)."""
-        return len(children(self.child.pid))
+        """Programs that run in it now."""
+        return self.health()["running"]
 
     def stop(self):
         if self.child is None:

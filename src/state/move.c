@@ -58,13 +58,11 @@ move_session_locked(struct move *m, uint32_t from)
 	struct session_slot *new;
 	uint32_t i;
 
-	m->sessions[from] = table_find_locked(m->to, m->from->texts[from].id);
-	if (m->sessions[from] != TABLE_NONE)
-		return;
 	if ((i = table_take_locked(m->to, POOL_SESSION)) == TABLE_NONE)
 		return;
 	new = table_session(m->to, i);
 	m->to->texts[i] = m->from->texts[from];
+	table_point();
 	STORE(new->kind, old->kind);
 	STORE(new->revision, old->revision);
 	STORE(new->calls, 0);
@@ -95,6 +93,7 @@ move_call_locked(struct move *m, const struct call_slot *old)
 	s = table_session(m->to, session);
 	new = table_call(m->to, i);
 	memcpy(new->raw, old->raw, sizeof(new->raw));
+	table_point();
 	STORE(new->session, session);
 	STORE(new->chain, s->first_call);
 	STORE(new->process_slot, m->state->slot);
@@ -139,10 +138,13 @@ move_slots_locked(struct move *m)
 	uint64_t self = m->state->number;
 
 	for (uint32_t i = 0; i < table_high(from, POOL_SESSION); i++) {
-		if (session_ours(m, table_session(from, i)))
+		m->sessions[i] = TABLE_NONE;
+		if (table_session(from, i)->slot.state == SLOT_USED)
+			m->sessions[i] = table_find_locked(m->to,
+			    from->texts[i].id);
+		if (m->sessions[i] == TABLE_NONE &&
+		    session_ours(m, table_session(from, i)))
 			move_session_locked(m, i);
-		else
-			m->sessions[i] = TABLE_NONE;
 	}
 	for (uint32_t i = 0; i < table_high(from, POOL_CALL); i++) {
 		const struct call_slot *c = table_call(from, i);
@@ -191,11 +193,13 @@ table_move(struct state *state, struct table *old, struct table *new)
 	if (table_lock(new) == ERR_OK) {
 		m.since_ms = old->head->moved_ms;
 		move_endpoints_locked(&m);
+		move_slots_locked(&m);
+		/* last: when we die before, the next process is the first; a
+		 * death between these two counts the totals twice */
 		if (m.since_ms == 0) {
 			move_totals_locked(&m);
 			STORE(old->head->moved_ms, clock_ms());
 		}
-		move_slots_locked(&m);
 		table_unlock(new);
 	}
 	table_unlock(old);

@@ -176,6 +176,7 @@ make(struct table *t, const struct table_sizes *sizes)
 		return ERR_SYS;
 	if ((errno = posix_fallocate(t->fd, 0, (off_t)size)) != 0)
 		return ERR_SYS;
+	table_point();
 	if (map_file(t, sizes) != ERR_OK)
 		return ERR_SYS;
 	h = t->head;
@@ -330,13 +331,21 @@ segment_ready(struct table *t)
 }
 
 void
+segment_retire(struct table *t)
+{
+	close(t->fd);
+	t->fd = -1;
+}
+
+void
 segment_close(struct table *t)
 {
 	if (t == NULL)
 		return;
 	if (t->head != NULL)
 		munmap(t->head, t->size);
-	close(t->fd);
+	if (t->fd >= 0)
+		close(t->fd);
 	free(t);
 }
 

@@ -144,6 +144,8 @@ join(struct state *state)
 	segment_ready(state->table);
 	if (rc == ERR_OK) {
 		state->table->retired = before;
+		if (before != NULL)
+			segment_retire(before);
 		return ERR_OK;
 	}
 	if (rc == ERR_BUSY)

@@ -314,6 +314,8 @@ uint32_t table_process_find(const struct table *t, uint64_t number);
 enum err segment_open(const char *name, const struct table_sizes *wanted,
     struct table **ret_table) MUST_CHECK;
 void segment_ready(struct table *t);
+/* Closes the file and keeps the mapping. */
+void segment_retire(struct table *t);
 void segment_close(struct table *t);
 bool segment_unlinked(const struct table *t);
 

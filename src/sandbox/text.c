@@ -90,6 +90,8 @@ line_len(const struct line *line)
 static enum err
 line_put(struct line *line, uint32_t c)
 {
+	if (line->at > line_len(line))
+		line->at = line_len(line);
 	if (line->at < line_len(line)) {
 		memcpy(line->cells->data + line->at * sizeof(c), &c, sizeof(c));
 		line->at++;
@@ -99,23 +101,15 @@ line_put(struct line *line, uint32_t c)
 	return buf_append(line->cells, &c, sizeof(c));
 }
 
-/* CSI K: erases right of the cursor, left of it, or everything. */
+/* CSI K. What a program erases before it writes the line anew goes; a line
+ * that is merely wiped on a screen is kept, because here it can be read. */
 static void
-line_erase(struct line *line, unsigned char how)
+line_erase(struct line *line, unsigned char how, bool anew)
 {
-	uint32_t blank = ' ';
-	size_t i;
-
-	if (how == '2') {
+	if (how == '2' && (anew || line->at == 0))
 		line->cells->len = 0;
-		line->at = 0;
-	} else if (how == '1') {
-		for (i = 0; i < line->at && i < line_len(line); i++)
-			memcpy(line->cells->data + i * sizeof(blank), &blank,
-			    sizeof(blank));
-	} else if (line->at < line_len(line)) {
+	else if ((how == 'K' || how == '0') && line->at < line_len(line))
 		line->cells->len = line->at * sizeof(uint32_t);
-	}
 }
 
 static enum err
@@ -188,7 +182,7 @@ take_escape(struct line *line, const unsigned char *p, size_t n)
 	size_t len = escape_len(p, n);
 
 	if (len >= 3 && p[1] == '[' && p[len - 1] == 'K')
-		line_erase(line, p[2]);
+		line_erase(line, p[2], len < n && p[len] == '\r');
 	return len;
 }
 

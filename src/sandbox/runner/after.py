@@ -11,6 +11,7 @@ def quote(text, most=TEXT_MAX):
     if len(text) > most:
         text = text[:most * 2 // 3] + " \u2026 " + text[-most // 3:]
     text = text.encode("utf-8", "backslashreplace").decode()
+    text = text.replace("\0", "\u2400")
     if text.isascii() and text.isprintable():
         return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
     out = []
@@ -155,6 +156,8 @@ def described(kind, value, tb, text):
         name = module + "." + name
     try:
         message = str(value)
+        if isinstance(value, SyntaxError) and isinstance(value.msg, str):
+            message = value.msg
     except BaseException:
         message = "<exception str() failed>"
     record("exception", type=name[:200], message=quote_cut(message),

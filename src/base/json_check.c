@@ -366,12 +366,13 @@ push_key(struct scan *s, const char *first, bool escaped)
 static enum err
 check_keys(struct scan *s, size_t first_key)
 {
-	struct key *keys = s->keys + first_key;
 	size_t n = s->n_keys - first_key;
+	struct key *keys;
 
 	s->n_keys = first_key;
 	if (n < 2)
 		return ERR_OK;
+	keys = s->keys + first_key;
 	qsort(keys, n, sizeof(*keys), compare_keys);
 	for (size_t i = 1; i < n; i++) {
 		const char *a = keys[i - 1].at, *b = keys[i].at;

@@ -51,6 +51,7 @@ struct snekbox_run {
 	bool sent;		/* connected; from here on it may have run */
 	bool told;		/* started() was called */
 	bool too_large;
+	bool headed;		/* the answer's header came to its end */
 	char text[CURL_ERROR_SIZE];
 };
 
@@ -218,8 +219,9 @@ snekbox_take_body(struct snekbox_run *run, struct buf *ret_body)
 static enum err
 transport_err(const struct snekbox_run *run, CURLcode code)
 {
+	/* libcurl takes a header that breaks off for a whole answer */
 	if (code == CURLE_OK)
-		return ERR_OK;
+		return run->headed ? ERR_OK : ERR_CLOSED;
 	if (!run->sent)
 		return ERR_NOT_FOUND;
 	if (run->too_large || code == CURLE_FILESIZE_EXCEEDED)
@@ -233,6 +235,8 @@ finish(struct snekbox_run *run, CURLcode code)
 	struct sandbox_reply reply = {
 		.transport = transport_err(run, code),
 		.transport_text = run->text[0] != '\0' ? run->text
+		    : code == CURLE_OK && !run->headed
+		    ? "the answer ended within its header"
 		    : curl_easy_strerror(code),
 		.duration_ms = clock_ms() - run->begun_ms,
 	};
@@ -453,6 +457,19 @@ on_connected(void *arg, char *ip, char *local_ip, int port, int local_port)
 }
 
 static size_t
+on_header(char *line, size_t size, size_t n, void *arg)
+{
+	struct snekbox_run *run = arg;
+
+	/* 100-continue has a header of its own; trailers have none */
+	if (size * n >= 5 && memcmp(line, "HTTP/", 5) == 0)
+		run->headed = false;
+	else if (size * n <= 2 && (*line == '\r' || *line == '\n'))
+		run->headed = true;
+	return size * n;
+}
+
+static size_t
 on_data(char *data, size_t size, size_t n, void *arg)
 {
 	struct snekbox_run *run = arg;
@@ -511,6 +528,8 @@ set_request(struct snekbox_run *run, uint64_t timeout_ms)
 	SET(CURLOPT_UPLOAD_BUFFERSIZE, BUFFER_BYTES);
 	SET(CURLOPT_ERRORBUFFER, run->text);
 	SET(CURLOPT_PRIVATE, run);
+	SET(CURLOPT_HEADERFUNCTION, on_header);
+	SET(CURLOPT_HEADERDATA, run);
 	SET(CURLOPT_WRITEFUNCTION, on_data);
 	SET(CURLOPT_WRITEDATA, run);
 	SET(CURLOPT_PREREQFUNCTION, on_connected);

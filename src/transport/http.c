@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "transport/http.h"
 
 void
@@ -52,7 +53,7 @@ path_from_parts(struct http_request *request)
 {
 	const char *script = http_field(request, "SCRIPT_NAME");
 	const char *info = http_field(request, "PATH_INFO");
-	__attribute__((cleanup(buf_done))) struct buf uri;
+	CLEANUP_BUF struct buf uri;
 	enum err rc;
 
 	buf_init(&uri, HTTP_PATH_MAX);

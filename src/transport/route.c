@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "transport/guard.h"
 #include "transport/pages.h"
 #include "transport/route.h"
@@ -40,13 +41,13 @@ enum err
 transport_init(struct transport *transport, const struct conf *conf,
     struct conf_fault *fault)
 {
-	__attribute__((cleanup(buf_done))) struct buf path;
+	CLEANUP_BUF struct buf path;
 
+	buf_init(&path, HTTP_PATH_MAX);
 	transport->conf = conf;
 	transport->base_path = NULL;
 	if (conf->base_path[0] == '\0')
 		return ERR_OK;
-	buf_init(&path, HTTP_PATH_MAX);
 	if (conf->base_path[0] != '/' ||
 	    http_path_normal(conf->base_path, &path) != ERR_OK) {
 		snprintf(fault->text, sizeof(fault->text), "base_path must be "

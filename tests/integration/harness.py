@@ -453,7 +453,7 @@ class Server:
     def logs(self):
         text = ""
         for name in sorted(os.listdir(self.folder)):
-            if name.endswith(".log"):
+            if name.endswith(".log") or "sanitizer." in name:
                 with open(os.path.join(self.folder, name),
                           errors="replace") as file:
                     text += f"---- {name}\n" + file.read()

@@ -99,11 +99,10 @@ read_string(struct json_span object, const char *key, char **ret_text,
     size_t *ret_len)
 {
 	const char *const path[] = { key, NULL };
-	CLEANUP_BUF struct buf out;
+	CLEANUP_BUF struct buf out = { .max = object.len };
 	struct json_span span;
 	enum err rc;
 
-	buf_init(&out, object.len);
 	if ((rc = json_find(object.at, object.len, path, &span)) != ERR_OK ||
 	    (rc = buf_reserve(&out, span.len)) != ERR_OK ||
 	    (rc = json_string(span, &out)) != ERR_OK)
@@ -253,11 +252,10 @@ read_base64(struct reading *r, struct json_span span, size_t n,
     struct sandbox_file *file)
 {
 	CLEANUP_FREE char *text = NULL;
-	CLEANUP_BUF struct buf data;
+	CLEANUP_BUF struct buf data = { .max = span.len };
 	size_t len;
 	enum err rc;
 
-	buf_init(&data, span.len);
 	if ((rc = read_string(span, "base64", &text, &len)) != ERR_OK)
 		return rc;
 	rc = base64_decode(&data, text, len);

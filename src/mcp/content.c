@@ -94,12 +94,11 @@ static void
 put_bounded(struct writer *w, struct shape *s, const char *key,
     const char *text, size_t budget)
 {
-	CLEANUP_BUF struct buf bounded;
+	CLEANUP_BUF struct buf bounded = { .max = SIZE_MAX / 2 };
 	bool cut = false;
 
 	if (text == NULL || w->rc != ERR_OK)
 		return;
-	buf_init(&bounded, SIZE_MAX / 2);
 	w->rc = text_bound(&bounded, text, strlen(text), budget, &cut);
 	put_member(w, key, buf_str(&bounded));
 	s->cut = s->cut || cut;
@@ -348,12 +347,11 @@ build_plain(struct shape *s, struct buf *out)
 static enum err
 build_text(struct shape *s)
 {
-	CLEANUP_BUF struct buf plain;
+	CLEANUP_BUF struct buf plain = { .max = SIZE_MAX / 2 };
 	enum err rc = ERR_OK;
 
 	if (s->view->conf->text_json)
 		return json_quote(&s->text, buf_str(&s->json), s->json.len);
-	buf_init(&plain, SIZE_MAX / 2);
 	if ((rc = build_plain(s, &plain)) != ERR_OK)
 		return rc;
 	return json_quote(&s->text, buf_str(&plain), plain.len);

@@ -153,10 +153,9 @@ static enum err
 append_progress(struct buf *out, const struct call *call, uint64_t value_ms,
     uint64_t total_ms, const char *text)
 {
-	CLEANUP_BUF struct buf params;
+	CLEANUP_BUF struct buf params = { .max = 2048 };
 	enum err rc;
 
-	buf_init(&params, 2048);
 	rc = buf_printf(&params, "{\"progressToken\":%s,\"progress\":%" PRIu64
 	    ".%03u", call->message->progress_token, value_ms / 1000,
 	    (unsigned)(value_ms % 1000));
@@ -176,13 +175,12 @@ append_progress(struct buf *out, const struct call *call, uint64_t value_ms,
 static void
 tell(struct call *call, uint64_t total_ms, const char *fmt, ...)
 {
-	CLEANUP_BUF struct buf out;
+	CLEANUP_BUF struct buf out = { .max = 4096 };
 	uint64_t now = clock_ms(), value = now - call->begun_ms;
 	bool first = call->told_ms == 0;
 	char text[256];
 	va_list ap;
 
-	buf_init(&out, 4096);
 	if (call->message->progress_token == NULL || (!first &&
 	    now < call->told_ms + PROGRESS_MS - PROGRESS_SLACK_MS))
 		return;
@@ -300,14 +298,13 @@ limits_of(const struct call *call)
 static enum err
 build_answer(struct call *call)
 {
-	CLEANUP_BUF struct buf result;
+	CLEANUP_BUF struct buf result = { .max = call->mcp->conf->result_max };
 	struct sandbox_limits limits = limits_of(call);
 	struct content_view view = { .conf = call->mcp->conf,
 		.revision = call->revision, .outcome = &call->outcome,
 		.limits = &limits, .queued_ms = call->queued_ms };
 	enum err rc = ERR_OK;
 
-	buf_init(&result, call->mcp->conf->result_max);
 	view.reserved = strlen(call->message->id) +
 	    strlen("{\"jsonrpc\":\"2.0\",\"id\":,\"result\":}");
 	if (call->prepared == ERR_RPC_PARAMS) {
@@ -404,6 +401,8 @@ run_started(void *arg)
 	call->started = true;
 	call->started_ms = clock_ms();
 	call->queued_ms = call->started_ms - call->begun_ms;
+	/* it can be reached: full service, where it was only on trial */
+	limit_endpoint_down(call->mcp->state, call->endpoint, 0);
 	limit_extend(call->mcp->state, &call->ticket,
 	    call->started_ms + lease_ms(call));
 	if (call->message->progress_token == NULL)

@@ -192,10 +192,9 @@ send_answer(struct request *request, enum err built, const struct buf *out)
 void
 request_result(struct request *request, const char *result)
 {
-	CLEANUP_BUF struct buf out;
+	CLEANUP_BUF struct buf out = { .max = ANSWER_MAX_BYTES };
 	enum err rc;
 
-	buf_init(&out, ANSWER_MAX_BYTES);
 	rc = rpc_result(&out, request->message->id, result);
 	send_answer(request, rc, &out);
 }
@@ -203,7 +202,7 @@ request_result(struct request *request, const char *result)
 void
 request_error(struct request *request, enum err err, const char *fmt, ...)
 {
-	CLEANUP_BUF struct buf out;
+	CLEANUP_BUF struct buf out = { .max = ANSWER_MAX_BYTES };
 	char text[512];
 	va_list ap;
 	enum err rc;
@@ -211,7 +210,6 @@ request_error(struct request *request, enum err err, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	buf_init(&out, ANSWER_MAX_BYTES);
 	rc = rpc_error(&out, request->message->id, err_info(err)->rpc_code,
 	    text, NULL);
 	send_answer(request, rc, &out);

@@ -89,12 +89,11 @@ static void
 handle_initialize(struct request *request)
 {
 	struct mcp_session *session = request->session;
-	CLEANUP_BUF struct buf out;
+	CLEANUP_BUF struct buf out = { .max = 4096 };
 	const char *version;
 	enum revision revision;
 	enum err rc;
 
-	buf_init(&out, 4096);
 	version = json_get_string(request->message->params, "protocolVersion");
 	if (session->revision != REVISION_NONE) {
 		request_error(request, ERR_RPC_REQUEST,

@@ -142,11 +142,10 @@ static enum err
 read_method(struct rpc_message *m)
 {
 	static const char *const path[] = { "method", NULL };
-	CLEANUP_BUF struct buf method;
+	CLEANUP_BUF struct buf method = { .max = m->text_len };
 	struct json_span span;
 	enum err rc;
 
-	buf_init(&method, m->text_len);
 	if ((rc = json_find(m->text, m->text_len, path, &span)) != ERR_OK ||
 	    (rc = json_string(span, &method)) != ERR_OK)
 		return rc;

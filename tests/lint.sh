@@ -25,6 +25,12 @@ if grep -nE "(^|[^a-zA-Z0-9_.>])($banned)[[:space:]]*\(" $sources; then
 	fault "banned functions, see above"
 fi
 
+# what a clean-up attribute releases must have a value at every early return
+# shellcheck disable=SC2086
+if grep -nE '^[[:space:]]*CLEANUP_[A-Z]+ [^=]*;' $sources; then
+	fault "clean-up variables without a value, see above"
+fi
+
 for header in $(git ls-files --cached --others --exclude-standard \
     'src/*.h'); do
 	$cc -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -Isrc \

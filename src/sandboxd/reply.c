@@ -108,7 +108,7 @@ put_string(struct writer *w, const char *text, size_t n)
 static void
 put_bytes(struct writer *w, const char *text, size_t n)
 {
-	CLEANUP_BUF struct buf clean;
+	CLEANUP_BUF struct buf clean = { 0 };
 
 	buf_init(&clean, 4 * n + 4);
 	while (n > 0) {

@@ -59,7 +59,7 @@ static enum err
 answer_refusal(const struct slot *slot, const char *text)
 {
 	CLEANUP_FD int fd = -1;
-	CLEANUP_BUF struct buf out;
+	CLEANUP_BUF struct buf out = { 0 };
 	struct result result = { .text = &out };
 	enum err rc;
 
@@ -73,7 +73,7 @@ answer_refusal(const struct slot *slot, const char *text)
 static enum err
 answer_exec_error(const struct slot *slot, int error)
 {
-	CLEANUP_BUF struct buf text;
+	CLEANUP_BUF struct buf text = { 0 };
 
 	buf_init(&text, FAULT_MAX);
 	if (buf_printf(&text, "the interpreter could not be executed: %s",
@@ -164,7 +164,7 @@ static enum err
 upload_and_run(struct slot *slot, struct request *req)
 {
 	CLEANUP_FREE struct upload *uploads = NULL;
-	CLEANUP_BUF struct buf fault;
+	CLEANUP_BUF struct buf fault = { 0 };
 	enum err rc;
 
 	buf_init(&fault, FAULT_MAX);
@@ -271,7 +271,7 @@ await_job(struct slot *slot)
 static enum err
 prepare(struct slot *slot, unsigned index)
 {
-	CLEANUP_BUF struct buf text;
+	CLEANUP_BUF struct buf text = { 0 };
 	enum err rc;
 
 	buf_init(&text, FAULT_MAX);

@@ -116,7 +116,7 @@ void
 conn_answer(struct conn *conn, const struct http_response *response)
 {
 	struct server *server = conn->server;
-	CLEANUP_BUF struct buf content;
+	CLEANUP_BUF struct buf content = { 0 };
 	enum err rc;
 
 	buf_init(&content, CONTENT_MAX);
@@ -174,7 +174,7 @@ static enum err
 send_stream_head(struct conn *conn, const struct http_response *response)
 {
 	struct server *server = conn->server;
-	CLEANUP_BUF struct buf head;
+	CLEANUP_BUF struct buf head = { 0 };
 	enum err rc;
 
 	buf_init(&head, CONTENT_MAX);

@@ -53,7 +53,7 @@ path_from_parts(struct http_request *request)
 {
 	const char *script = http_field(request, "SCRIPT_NAME");
 	const char *info = http_field(request, "PATH_INFO");
-	CLEANUP_BUF struct buf uri;
+	CLEANUP_BUF struct buf uri = { 0 };
 	enum err rc;
 
 	buf_init(&uri, HTTP_PATH_MAX);

@@ -41,7 +41,7 @@ enum err
 transport_init(struct transport *transport, const struct conf *conf,
     struct conf_fault *fault)
 {
-	CLEANUP_BUF struct buf path;
+	CLEANUP_BUF struct buf path = { 0 };
 
 	buf_init(&path, HTTP_PATH_MAX);
 	transport->conf = conf;

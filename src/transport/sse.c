@@ -106,7 +106,7 @@ static void
 write_event(struct sse_session *session, const char *name, const char *data,
     size_t n)
 {
-	CLEANUP_BUF struct buf event;
+	CLEANUP_BUF struct buf event = { 0 };
 
 	buf_init(&event, EVENT_MAX);
 	if (event_stream_event(&event, name, data, n) == ERR_OK)
@@ -188,7 +188,7 @@ sse_deliver(struct sse_session *session, struct rpc_message *message,
 static enum err
 write_endpoint(struct sse_session *session, const char *prefix)
 {
-	CLEANUP_BUF struct buf url;
+	CLEANUP_BUF struct buf url = { 0 };
 	enum err rc;
 
 	buf_init(&url, HTTP_PATH_MAX + 256);
@@ -250,7 +250,7 @@ static enum err
 get_open(struct exchange *exchange)
 {
 	struct sse *sse = exchange->transport->sse;
-	CLEANUP_BUF struct buf prefix;
+	CLEANUP_BUF struct buf prefix = { 0 };
 	struct sse_session *session;
 	enum err rc;
 

@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void
 check_string(struct json_span span)
 {
-	CLEANUP_BUF struct buf plain, quoted, again;
+	CLEANUP_BUF struct buf plain = { 0 }, quoted = { 0 }, again = { 0 };
 
 	buf_init(&plain, 1 << 20);
 	buf_init(&quoted, 1 << 20);

@@ -42,7 +42,7 @@ check_arguments(const struct rpc_message *message)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	CLEANUP_BUF struct buf out;
+	CLEANUP_BUF struct buf out = { 0 };
 	struct rpc_message *message = NULL;
 	struct rpc_fault fault;
 

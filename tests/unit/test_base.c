@@ -13,7 +13,7 @@
 static void
 a_buffer_never_passes_its_maximum(void **state)
 {
-	CLEANUP_BUF struct buf buf;
+	CLEANUP_BUF struct buf buf = { 0 };
 
 	(void)state;
 	buf_init(&buf, 10);
@@ -32,7 +32,7 @@ a_buffer_never_passes_its_maximum(void **state)
 static void
 a_stolen_buffer_is_empty(void **state)
 {
-	CLEANUP_BUF struct buf buf;
+	CLEANUP_BUF struct buf buf = { 0 };
 	CLEANUP_FREE char *text = NULL;
 	size_t len = 99;
 
@@ -52,7 +52,7 @@ a_stolen_buffer_is_empty(void **state)
 static void
 base64_goes_both_ways(void **state)
 {
-	CLEANUP_BUF struct buf text, back;
+	CLEANUP_BUF struct buf text = { 0 }, back = { 0 };
 	unsigned char bytes[256];
 
 	(void)state;
@@ -75,7 +75,7 @@ base64_goes_both_ways(void **state)
 static void
 bad_base64_is_refused(void **state)
 {
-	CLEANUP_BUF struct buf back;
+	CLEANUP_BUF struct buf back = { 0 };
 
 	(void)state;
 	buf_init(&back, 1000);

@@ -157,7 +157,7 @@ join(const char *item, void *arg)
 static void
 lists_are_split(void **state)
 {
-	CLEANUP_BUF struct buf out;
+	CLEANUP_BUF struct buf out = { 0 };
 
 	(void)state;
 	buf_init(&out, 100);

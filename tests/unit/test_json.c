@@ -135,7 +135,7 @@ finds_duplicate_keys_also_behind_escapes(void **state)
 static void
 many_keys_cost_bounded_time(void **state)
 {
-	CLEANUP_BUF struct buf text;
+	CLEANUP_BUF struct buf text = { 0 };
 	uint64_t begun;
 
 	(void)state;
@@ -269,7 +269,7 @@ items_are_walked_as_raw_text(void **state)
 static void
 strings_keep_what_follows_a_nul(void **state)
 {
-	CLEANUP_BUF struct buf out;
+	CLEANUP_BUF struct buf out = { 0 };
 	const char *raw = "\"a\\u0000b\\n\\u00e9\\u20ac\\ud83d\\ude00\\/\"";
 	static const char want[] = "a\0b\n\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80/";
 
@@ -288,7 +288,7 @@ strings_keep_what_follows_a_nul(void **state)
 static void
 a_string_beyond_the_buffer_leaves_it_as_it_was(void **state)
 {
-	CLEANUP_BUF struct buf out;
+	CLEANUP_BUF struct buf out = { 0 };
 
 	(void)state;
 	buf_init(&out, 5);
@@ -303,7 +303,7 @@ a_string_beyond_the_buffer_leaves_it_as_it_was(void **state)
 static void
 quoting_escapes_what_it_must_and_nothing_else(void **state)
 {
-	CLEANUP_BUF struct buf out;
+	CLEANUP_BUF struct buf out = { 0 };
 	static const char text[] = "\"\\/\b\f\n\r\t\0\x1f\x7f" "\xe2\x80\xa8é";
 
 	(void)state;

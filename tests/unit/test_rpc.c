@@ -46,7 +46,7 @@ parse(const char *text)
 static void
 refused(const char *text, enum err err, const char *id, bool silent)
 {
-	CLEANUP_BUF struct buf out;
+	CLEANUP_BUF struct buf out = { 0 };
 	struct rpc_message *message = NULL;
 	struct rpc_fault fault;
 
@@ -75,7 +75,7 @@ ids_come_back_digit_for_digit(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
-		CLEANUP_BUF struct buf in, out;
+		CLEANUP_BUF struct buf in = { 0 }, out = { 0 };
 		char want[200];
 		struct rpc_message *m;
 
@@ -253,7 +253,7 @@ progress_tokens_keep_their_type(void **state)
 static void
 answers_are_written_whole_or_not_at_all(void **state)
 {
-	CLEANUP_BUF struct buf out;
+	CLEANUP_BUF struct buf out = { 0 };
 
 	(void)state;
 	buf_init(&out, 300);

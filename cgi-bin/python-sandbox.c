@@ -9,11 +9,10 @@
 #include <string.h>
 
 #include <cjson/cJSON.h>
-#include <curl/curlver.h>
 #include <event2/event.h>
-#include <nettle/version.h>
 
 #include "base/conf.h"
+#include "sandbox/snekbox.h"
 #include "server/app.h"
 
 enum { EXIT_WRONG = 2 };
@@ -23,7 +22,8 @@ extern char **environ;
 static void
 usage(FILE *out)
 {
-	fputs("usage: python-sandbox.fcgi [option …]\n"
+	fputs(
+	    "usage: python-sandbox.fcgi [option …]\n"
 	    "An MCP server that runs Python programs in a sandbox; a web "
 	    "server starts it\nover FastCGI (descriptor 0 is the listening "
 	    "socket).\n\n"
@@ -33,20 +33,23 @@ usage(FILE *out)
 	    "  --set NAME=VALUE   one setting; may be repeated\n"
 	    "  --check-config     check the settings, and end\n"
 	    "  --print-config     print the settings in force, and end\n"
+	    "  --print-settings-table  print all settings as Markdown, and "
+	    "end\n"
 	    "  --version          print the version and what it is built with\n"
 	    "  --help             print this\n\n"
 	    "Exit codes: 0 ended by a signal, 1 could not start, 2 wrong "
-	    "option or setting.\n", out);
+	    "option or setting.\n",
+	    out);
 }
 
 static void
 version(void)
 {
-	printf("python-sandbox %s\n"
+	printf(
+	    "python-sandbox %s\n"
 	    "transports: FastCGI, HTTP+SSE\n"
-	    "built with: libfcgi, libevent %s, libcurl %s, cJSON %s, nettle "
-	    "%d.%d\n", VERSION, event_get_version(), LIBCURL_VERSION,
-	    cJSON_Version(), NETTLE_VERSION_MAJOR, NETTLE_VERSION_MINOR);
+	    "libraries: libfcgi, libevent %s, libcurl %s, cJSON %s, nettle\n",
+	    VERSION, event_get_version(), snekbox_version(), cJSON_Version());
 }
 
 static int
@@ -80,7 +83,8 @@ parse(int argc, char **argv, struct conf *conf, struct options *ret_options,
 		} else {
 			snprintf(fault->text, sizeof(fault->text),
 			    "%.100s: unknown option, or its value is missing "
-			    "(try --help)", arg);
+			    "(try --help)",
+			    arg);
 			return ERR_CONF;
 		}
 	}
@@ -118,6 +122,10 @@ prints_only(int argc, char **argv)
 			version();
 			return true;
 		}
+		if (strcmp(argv[i], "--print-settings-table") == 0) {
+			conf_print_table(stdout);
+			return true;
+		}
 	}
 	return false;
 }
@@ -135,7 +143,8 @@ main(int argc, char **argv)
 	if (conf_load(&conf, &argc, argv, environ, &fault) != ERR_OK)
 		return wrong(fault.text);
 	code = parse(argc, argv, &conf, &options, &fault) == ERR_OK
-	    ? act(&conf, &options) : wrong(fault.text);
+	    ? act(&conf, &options)
+	    : wrong(fault.text);
 	conf_done(&conf);
 	return code;
 }

@@ -159,6 +159,12 @@ parse_endpoints(struct snekbox *s, struct conf_fault *f)
 	return rc;
 }
 
+const char *
+snekbox_version(void)
+{
+	return curl_version_info(CURLVERSION_NOW)->version;
+}
+
 unsigned
 snekbox_endpoints(const struct snekbox *snekbox)
 {

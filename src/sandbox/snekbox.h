@@ -24,6 +24,9 @@ enum err snekbox_open(const struct conf *conf, struct event_base *base,
 /* Drops all runs without callbacks. NULL is accepted. */
 void snekbox_close(struct snekbox *snekbox);
 
+/* The version of libcurl, for --version. Borrowed, lives for ever. */
+const char *snekbox_version(void);
+
 unsigned snekbox_endpoints(const struct snekbox *snekbox);
 
 /* The address of an endpoint, for people. Borrowed. */

@@ -36,14 +36,14 @@ struct app {
 	struct server *server;
 	struct event *signals[N_SIGNALS];
 	struct event *second, *drain;
-	uint64_t drain_since;		/* clock_ms; 0: not shutting down */
+	uint64_t drain_since; /* clock_ms; 0: not shutting down */
 };
 
 static struct app *
 app_of_host(struct mcp_host *host)
 {
-	return (struct app *)(void *)((char *)host -
-	    offsetof(struct app, host));
+	return (
+	    struct app *)(void *)((char *)host - offsetof(struct app, host));
 }
 
 /* ---- what the core needs ---- */
@@ -61,8 +61,9 @@ host_ring(struct mcp_host *host, uint64_t process)
 	struct app *app = app_of_host(host);
 
 	/* a ring that is lost costs 250 ms: waiters look by themselves */
-	if (app->inbox != NULL && inbox_send(app->inbox, process, INBOX_RING,
-	    "", "", 0, NULL, NULL) != ERR_OK)
+	if (app->inbox != NULL &&
+	    inbox_send(app->inbox, process, INBOX_RING, "", "", 0, NULL,
+		NULL) != ERR_OK)
 		log_debug("inbox.ring", "process=%016llx",
 		    (unsigned long long)process);
 }
@@ -79,8 +80,8 @@ host_idle(struct mcp_host *host)
 /* ---- the inbox ---- */
 
 static void
-received(void *arg, struct inbox_message *message,
-    const struct inbox_view *view)
+received(
+    void *arg, struct inbox_message *message, const struct inbox_view *view)
 {
 	struct app *app = arg;
 
@@ -96,8 +97,8 @@ static enum err
 open_inbox(struct app *app)
 {
 	static const struct inbox_ops ops = { .received = received };
-	enum err rc = inbox_open(app->state, loop_base(app->loop), &ops, app,
-	    &app->inbox);
+	enum err rc = inbox_open(
+	    app->state, loop_base(app->loop), &ops, app, &app->inbox);
 
 	if (rc == ERR_OK)
 		sse_set_inbox(app->transport.sse, app->inbox);
@@ -123,7 +124,8 @@ on_second(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	if (state_tick(app->state)) {
-		log_warn("state.again", "the shared table was removed; "
+		log_warn("state.again",
+		    "the shared table was removed; "
 		    "registered anew");
 		close_inbox(app);
 		sse_check(app->transport.sse);
@@ -165,9 +167,8 @@ on_signal(evutil_socket_t number, short what, void *arg)
 	(void)what;
 	if (app->drain_since != 0)
 		return;
-	log_info("app.ending", "signal=%d connections=%u calls=%u",
-	    (int)number, server_connections(app->server),
-	    mcp_calls(app->mcp));
+	log_info("app.ending", "signal=%d connections=%u calls=%u", (int)number,
+	    server_connections(app->server), mcp_calls(app->mcp));
 	app->drain_since = clock_ms();
 	listener_stop(app->listener);
 	mcp_drain(app->mcp);
@@ -181,8 +182,8 @@ open_signals(struct app *app)
 	static const int numbers[N_SIGNALS] = { SIGTERM, SIGINT, SIGUSR1 };
 
 	for (int i = 0; i < N_SIGNALS; i++) {
-		app->signals[i] = evsignal_new(loop_base(app->loop),
-		    numbers[i], on_signal, app);
+		app->signals[i] = evsignal_new(
+		    loop_base(app->loop), numbers[i], on_signal, app);
 		if (app->signals[i] == NULL ||
 		    event_add(app->signals[i], NULL) != 0)
 			return ERR_SYS;
@@ -214,16 +215,19 @@ open_log(const struct conf *conf, struct conf_fault *fault)
 	enum err rc;
 
 	if ((rc = log_level_parse(conf->log_level, &level)) != ERR_OK) {
-		snprintf(fault->text, sizeof(fault->text), "log_level must be "
+		snprintf(fault->text, sizeof(fault->text),
+		    "log_level must be "
 		    "error, warn, info or debug");
 		return ERR_CONF;
 	}
 	if (conf->log_file[0] != '\0')
-		fd = open(conf->log_file, O_WRONLY | O_CREAT | O_APPEND |
-		    O_CLOEXEC, 0640);
+		fd = open(conf->log_file,
+		    O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
 	if (fd < 0) {
-		snprintf(fault->text, sizeof(fault->text), "%s: %m (setting "
-		    "log_file)", conf->log_file);
+		snprintf(fault->text, sizeof(fault->text),
+		    "%s: %m (setting "
+		    "log_file)",
+		    conf->log_file);
 		return ERR_SYS;
 	}
 	log_setup(level, fd);
@@ -253,8 +257,8 @@ static enum err
 failed(struct app *app, enum err rc, const char *what, const char *why)
 {
 	if (app->fault->text[0] == '\0')
-		snprintf(app->fault->text, sizeof(app->fault->text),
-		    "%s: %s", what, why);
+		snprintf(app->fault->text, sizeof(app->fault->text), "%s: %s",
+		    what, why);
 	return rc;
 }
 
@@ -269,12 +273,12 @@ open_below(struct app *app)
 	if ((rc = fcgi_init()) != ERR_OK ||
 	    (rc = loop_open(&app->loop)) != ERR_OK ||
 	    (rc = workers_open(app->loop, (unsigned)app->conf->worker_threads,
-	    &app->workers)) != ERR_OK)
+		 &app->workers)) != ERR_OK)
 		return failed(app, rc, "event loop", err_info(rc)->text);
 	if ((rc = state_open(app->conf, &app->state)) != ERR_OK)
 		return failed(app, rc, "shared table", state_fault());
 	if ((rc = snekbox_open(app->conf, loop_base(app->loop), app->fault,
-	    &app->snekbox)) != ERR_OK)
+		 &app->snekbox)) != ERR_OK)
 		return failed(app, rc, "sandbox client", err_info(rc)->text);
 	return ERR_OK;
 }
@@ -290,23 +294,23 @@ open_above(struct app *app)
 	app->host.ring = host_ring;
 	app->host.idle = host_idle;
 	if ((rc = mcp_open(app->conf, app->state, app->snekbox, &app->host,
-	    &app->mcp)) != ERR_OK)
+		 &app->mcp)) != ERR_OK)
 		return failed(app, rc, "core", err_info(rc)->text);
 	if ((rc = transport_init(transport, app->conf, app->fault)) != ERR_OK)
 		return failed(app, rc, "settings", err_info(rc)->text);
 	transport->state = app->state;
 	if ((rc = sse_open(app->conf, app->state, app->mcp, &app->host,
-	    &transport->sse)) != ERR_OK ||
+		 &transport->sse)) != ERR_OK ||
 	    (rc = server_open(app->conf, app->loop, app->workers, transport,
-	    &app->server)) != ERR_OK)
+		 &app->server)) != ERR_OK)
 		return failed(app, rc, "transports", err_info(rc)->text);
 	if ((rc = open_inbox(app)) != ERR_OK)
-		return failed(app, rc, "inbox (setting run_dir)",
-		    strerror(errno));
+		return failed(
+		    app, rc, "inbox (setting run_dir)", strerror(errno));
 	if ((rc = open_signals(app)) != ERR_OK ||
 	    (rc = open_timers(app)) != ERR_OK ||
-	    (rc = listener_start(app->listener, server_listener(),
-	    app->server)) != ERR_OK)
+	    (rc = listener_start(
+		 app->listener, server_listener(), app->server)) != ERR_OK)
 		return failed(app, rc, "event loop", err_info(rc)->text);
 	return ERR_OK;
 }
@@ -357,12 +361,14 @@ app_run(const struct conf *conf, struct conf_fault *fault)
 	if ((rc = open_log(conf, fault)) == ERR_OK &&
 	    (rc = open_below(&app)) == ERR_OK &&
 	    (rc = open_above(&app)) == ERR_OK) {
-		log_info("app.started", "process=%016llx", (unsigned long long)
-		    state_process(app.state));
+		log_info("app.started", "process=%016llx",
+		    (unsigned long long)state_process(app.state));
 		if (event_base_dispatch(loop_base(app.loop)) < 0)
 			rc = failed(&app, ERR_SYS, "event loop", "failed");
-		log_info("app.ended", "ms=%llu", (unsigned long long)
-		    (app.drain_since != 0 ? clock_ms() - app.drain_since : 0));
+		log_info("app.ended", "ms=%llu",
+		    (unsigned long long)(app.drain_since != 0
+			    ? clock_ms() - app.drain_since
+			    : 0));
 	}
 	app_close(&app);
 	return rc;

@@ -76,8 +76,8 @@ enum err
 arrival_record(struct arrival *arrival, unsigned type, unsigned id, size_t len)
 {
 	const struct conf *conf = arrival->conf;
-	size_t *sum = type == RECORD_PARAMS ? &arrival->params_len
-	    : &arrival->body_len;
+	size_t *sum =
+	    type == RECORD_PARAMS ? &arrival->params_len : &arrival->body_len;
 
 	if (type == RECORD_PARAMS && len > conf->header_max - *sum)
 		return ERR_HTTP_HEADERS;

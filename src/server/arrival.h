@@ -13,11 +13,11 @@
 #include "server/gather.h"
 
 struct arrival {
-	const struct conf *conf;	/* borrowed */
-	int fd;				/* a memfd, owned */
-	size_t params_len;		/* content so far */
+	const struct conf *conf; /* borrowed */
+	int fd;                  /* a memfd, owned */
+	size_t params_len;       /* content so far */
 	size_t body_len;
-	size_t stored;			/* bytes in the file */
+	size_t stored; /* bytes in the file */
 };
 
 /* Makes the file and writes BEGIN_REQUEST. ERR_SYS (no descriptor, no
@@ -31,16 +31,16 @@ void arrival_free(struct arrival *arrival);
 /* Notes that a PARAMS or STDIN record of len bytes begins (len 0: its stream
  * ends) and stores its head. ERR_HTTP_HEADERS or ERR_HTTP_TOO_LARGE beyond the
  * caps, before anything of the record is stored; ERR_SYS. */
-enum err arrival_record(struct arrival *arrival, unsigned type, unsigned id,
-    size_t len) MUST_CHECK;
+enum err arrival_record(
+    struct arrival *arrival, unsigned type, unsigned id, size_t len) MUST_CHECK;
 
 /* Stores content. ERR_SYS. */
-enum err arrival_data(struct arrival *arrival, const void *data, size_t n)
-    MUST_CHECK;
+enum err
+arrival_data(struct arrival *arrival, const void *data, size_t n) MUST_CHECK;
 
 /* The request is complete: gives its file away, to be read from its start, and
  * the length of its body. */
-enum err arrival_finish(struct arrival *arrival, int *ret_fd,
-    size_t *ret_body_len) MUST_CHECK;
+enum err arrival_finish(
+    struct arrival *arrival, int *ret_fd, size_t *ret_body_len) MUST_CHECK;
 
 #endif

@@ -52,7 +52,8 @@ begin(struct conn *conn)
 	server->requests++;
 	tick_start(&server->arriving, &conn->tick);
 	if (server->requests > server->conf->requests_max) {
-		conn_refuse(conn, ERR_BUSY, "too many requests at once "
+		conn_refuse(conn, ERR_BUSY,
+		    "too many requests at once "
 		    "(setting requests_max)");
 		return;
 	}
@@ -80,8 +81,8 @@ stored(struct conn *conn, enum err rc)
 static void
 complete(struct conn *conn)
 {
-	enum err rc = arrival_record(conn->arrival, RECORD_STDIN,
-	    conn->gather.id, 0);
+	enum err rc =
+	    arrival_record(conn->arrival, RECORD_STDIN, conn->gather.id, 0);
 
 	if (rc == ERR_OK)
 		rc = conn_submit(conn);
@@ -117,8 +118,8 @@ reply(struct conn *conn, const struct gather_step *step)
 }
 
 static void
-handle(struct conn *conn, enum gather_event event,
-    const struct gather_step *step)
+handle(
+    struct conn *conn, enum gather_event event, const struct gather_step *step)
 {
 	bool arriving = conn->phase == CONN_ARRIVING;
 	unsigned id = conn->gather.id;
@@ -129,18 +130,20 @@ handle(struct conn *conn, enum gather_event event,
 		break;
 	case GATHER_RECORD:
 		if (arriving)
-			stored(conn, arrival_record(conn->arrival,
-			    step->record_type, id, step->len));
+			stored(conn,
+			    arrival_record(conn->arrival, step->record_type, id,
+				step->len));
 		break;
 	case GATHER_DATA:
 		if (arriving)
-			stored(conn, arrival_data(conn->arrival, step->data,
-			    step->len));
+			stored(conn,
+			    arrival_data(conn->arrival, step->data, step->len));
 		break;
 	case GATHER_PARAMS_END:
 		if (arriving)
-			stored(conn, arrival_record(conn->arrival,
-			    RECORD_PARAMS, id, 0));
+			stored(conn,
+			    arrival_record(
+				conn->arrival, RECORD_PARAMS, id, 0));
 		break;
 	case GATHER_COMPLETE:
 		if (arriving)
@@ -184,15 +187,15 @@ on_read(struct bufferevent *bev, void *arg)
 
 	do {
 		size_t n = evbuffer_get_contiguous_space(in);
-		const uint8_t *data = n > 0 ? evbuffer_pullup(in, (ev_ssize_t)n)
-		    : nothing;
+		const uint8_t *data =
+		    n > 0 ? evbuffer_pullup(in, (ev_ssize_t)n) : nothing;
 
 		if (conn->phase == CONN_LINGER || conn->phase == CONN_DOOMED) {
 			pass_over(conn, in);
 			return;
 		}
-		event = gather_next(&conn->gather, data, n,
-		    conn->server->max_open, &step);
+		event = gather_next(
+		    &conn->gather, data, n, conn->server->max_open, &step);
 		/* data is borrowed from the buffer: first use, then drop */
 		handle(conn, event, &step);
 		evbuffer_drain(in, step.used);
@@ -228,8 +231,8 @@ conn_new(struct server *server, int fd)
 	struct conn *conn = calloc(1, sizeof(*conn));
 
 	if (conn != NULL)
-		conn->bev = bufferevent_socket_new(loop_base(server->loop), fd,
-		    BEV_OPT_CLOSE_ON_FREE);
+		conn->bev = bufferevent_socket_new(
+		    loop_base(server->loop), fd, BEV_OPT_CLOSE_ON_FREE);
 	if (conn == NULL || conn->bev == NULL) {
 		free(conn);
 		close(fd);

@@ -35,21 +35,21 @@ struct conn {
 	struct stream stream;
 	struct peer peer;
 	struct server *server;
-	struct bufferevent *bev;	/* owned; NULL: buried */
-	TAILQ_ENTRY(conn) link;		/* server->conns */
-	SLIST_ENTRY(conn) dying;	/* server->dying */
+	struct bufferevent *bev; /* owned; NULL: buried */
+	TAILQ_ENTRY(conn) link;  /* server->conns */
+	SLIST_ENTRY(conn) dying; /* server->dying */
 	struct tick tick;
 	struct gather gather;
-	struct arrival *arrival;	/* owned; while a request arrives */
-	const struct stream_events *events;	/* of a stream, else NULL */
+	struct arrival *arrival;            /* owned; while a request arrives */
+	const struct stream_events *events; /* of a stream, else NULL */
 	void *events_arg;
-	uint64_t started;	/* clock_ms when the request began */
-	size_t passed_over;	/* bytes read for nothing after an answer */
-	uint8_t phase;		/* enum conn_phase */
-	uint8_t stalls;		/* keep-alives that a stream had no room for */
-	bool working;		/* an exchange points to us */
-	bool eof;		/* the peer will send no more */
-	bool early;		/* answered before the request was read */
+	uint64_t started;   /* clock_ms when the request began */
+	size_t passed_over; /* bytes read for nothing after an answer */
+	uint8_t phase;      /* enum conn_phase */
+	uint8_t stalls;     /* keep-alives that a stream had no room for */
+	bool working;       /* an exchange points to us */
+	bool eof;           /* the peer will send no more */
+	bool early;         /* answered before the request was read */
 };
 
 TAILQ_HEAD(conn_list, conn);
@@ -60,16 +60,16 @@ struct server {
 	struct loop *loop;
 	struct workers *workers;
 	struct transport *transport;
-	struct evbuffer *scratch;	/* owned; empty between uses */
-	struct event *reaper;		/* owned */
+	struct evbuffer *scratch; /* owned; empty between uses */
+	struct event *reaper;     /* owned */
 	struct conn_list conns;
 	struct conn_stack dying;
 	struct ticks arriving, answering, lingering, idle, busy;
-	atomic_uint open;		/* descriptors of connections */
+	atomic_uint open; /* descriptors of connections */
 	unsigned max_open, max_streams;
-	unsigned requests;		/* arriving or worked on */
+	unsigned requests; /* arriving or worked on */
 	unsigned streams;
-	unsigned count;			/* connections */
+	unsigned count; /* connections */
 	bool draining;
 };
 
@@ -112,15 +112,15 @@ extern const struct stream_ops conn_stream_ops;
 static inline struct conn *
 conn_of_tick(struct tick *tick)
 {
-	return (struct conn *)(void *)((char *)tick -
-	    offsetof(struct conn, tick));
+	return (
+	    struct conn *)(void *)((char *)tick - offsetof(struct conn, tick));
 }
 
 static inline struct conn *
 conn_of_peer(struct peer *peer)
 {
-	return (struct conn *)(void *)((char *)peer -
-	    offsetof(struct conn, peer));
+	return (
+	    struct conn *)(void *)((char *)peer - offsetof(struct conn, peer));
 }
 
 #endif

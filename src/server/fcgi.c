@@ -61,7 +61,7 @@ fcgi_parse(int fd, size_t body_len, struct http_request *request)
 	fcgx.ipcFd = fd;
 	fcgx.keepConnection = 1;
 	if (FCGX_Accept_r(&fcgx) < 0)
-		return ERR_PARSE;	/* and the file is closed */
+		return ERR_PARSE; /* and the file is closed */
 	rc = take(&fcgx, body_len, request);
 	FCGX_Free(&fcgx, 1);
 	return rc;

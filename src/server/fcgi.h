@@ -15,7 +15,7 @@ enum err fcgi_init(void) MUST_CHECK;
  * and fills fields and body of an initialized request; takes ownership of fd.
  * ERR_PARSE when libfcgi does not take it; ERR_TRUNCATED when it ends early;
  * ERR_LIMIT, ERR_NOMEM. Any thread. */
-enum err fcgi_parse(int fd, size_t body_len, struct http_request *request)
-    MUST_CHECK;
+enum err
+fcgi_parse(int fd, size_t body_len, struct http_request *request) MUST_CHECK;
 
 #endif

@@ -73,8 +73,8 @@ head_complete(struct gather *gather, struct gather_step *step)
 }
 
 static enum gather_event
-reply_end(struct gather *gather, enum record_status status,
-    struct gather_step *step)
+reply_end(
+    struct gather *gather, enum record_status status, struct gather_step *step)
 {
 	record_end(step->reply, gather->record_id, status);
 	step->len = RECORD_END_SIZE;
@@ -99,11 +99,11 @@ begin_complete(struct gather *gather, struct gather_step *step)
 }
 
 static enum gather_event
-values_complete(struct gather *gather, unsigned connections,
-    struct gather_step *step)
+values_complete(
+    struct gather *gather, unsigned connections, struct gather_step *step)
 {
-	step->len = record_values(step->reply, gather->values,
-	    gather->values_len, connections);
+	step->len = record_values(
+	    step->reply, gather->values, gather->values_len, connections);
 	free(gather->values);
 	gather->values = NULL;
 	gather->values_len = 0;
@@ -137,8 +137,8 @@ request_record_complete(struct gather *gather, struct gather_step *step)
 
 /* A record is complete, padding and all. */
 static enum gather_event
-record_complete(struct gather *gather, unsigned connections,
-    struct gather_step *step)
+record_complete(
+    struct gather *gather, unsigned connections, struct gather_step *step)
 {
 	gather->in_record = false;
 	if (gather->type == RECORD_BEGIN_REQUEST)
@@ -185,8 +185,9 @@ content(struct gather *gather, const uint8_t *data, size_t n,
 		values_keep(gather, data, n);
 		return GATHER_MORE;
 	}
-	if (!ours(gather) || (gather->type != RECORD_PARAMS &&
-	    (gather->type != RECORD_STDIN || gather->stdin_done)))
+	if (!ours(gather) ||
+	    (gather->type != RECORD_PARAMS &&
+		(gather->type != RECORD_STDIN || gather->stdin_done)))
 		return GATHER_MORE;
 	step->record_type = gather->type;
 	step->data = data;

@@ -18,45 +18,45 @@
 #include "server/record.h"
 
 enum gather_event {
-	GATHER_MORE,		/* all bytes are used up: give more */
-	GATHER_BEGIN,		/* a request begins: gather->id, ->keep */
-	GATHER_RECORD,		/* a PARAMS or STDIN record of step->len bytes
+	GATHER_MORE,       /* all bytes are used up: give more */
+	GATHER_BEGIN,      /* a request begins: gather->id, ->keep */
+	GATHER_RECORD,     /* a PARAMS or STDIN record of step->len bytes
 				 * begins */
-	GATHER_DATA,		/* a piece of its content: step->data, ->len */
-	GATHER_PARAMS_END,	/* the parameters are complete */
-	GATHER_COMPLETE,	/* the request is complete */
-	GATHER_ABORT,		/* the web server gives the request up */
-	GATHER_REPLY,		/* send step->reply, step->len bytes */
-	GATHER_FAULT		/* this is not FastCGI: close */
+	GATHER_DATA,       /* a piece of its content: step->data, ->len */
+	GATHER_PARAMS_END, /* the parameters are complete */
+	GATHER_COMPLETE,   /* the request is complete */
+	GATHER_ABORT,      /* the web server gives the request up */
+	GATHER_REPLY,      /* send step->reply, step->len bytes */
+	GATHER_FAULT       /* this is not FastCGI: close */
 };
 
 #define GATHER_VALUES_MAX 128
 
 struct gather {
-	uint8_t head[RECORD_HEAD];	/* the head under way */
+	uint8_t head[RECORD_HEAD]; /* the head under way */
 	uint8_t head_have;
-	uint8_t small[8];		/* content of short control records */
+	uint8_t small[8]; /* content of short control records */
 	uint8_t small_have;
-	bool in_record;			/* else in the head of one */
-	uint8_t type;			/* of the record under way */
-	uint8_t padding;		/* of it, still to come */
-	uint16_t left;			/* content of it, still to come */
+	bool in_record;  /* else in the head of one */
+	uint8_t type;    /* of the record under way */
+	uint8_t padding; /* of it, still to come */
+	uint16_t left;   /* content of it, still to come */
 	uint16_t record_id;
-	uint16_t id;			/* of the request */
-	bool active;			/* between BEGIN_REQUEST and
+	uint16_t id; /* of the request */
+	bool active; /* between BEGIN_REQUEST and
 					 * gather_end */
-	bool keep;			/* the connection outlives it */
+	bool keep;   /* the connection outlives it */
 	bool params_done, stdin_done;
-	uint8_t *values;		/* owned: names of GET_VALUES */
+	uint8_t *values; /* owned: names of GET_VALUES */
 	uint8_t values_len;
 };
 
 /* What one step found. */
 struct gather_step {
-	size_t used;		/* bytes taken from the input */
+	size_t used; /* bytes taken from the input */
 	size_t len;
-	const uint8_t *data;	/* borrowed from the input */
-	unsigned record_type;	/* RECORD_PARAMS or RECORD_STDIN */
+	const uint8_t *data;  /* borrowed from the input */
+	unsigned record_type; /* RECORD_PARAMS or RECORD_STDIN */
 	uint8_t reply[RECORD_VALUES_MAX];
 };
 

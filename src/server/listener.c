@@ -23,7 +23,7 @@
 
 struct listener {
 	int fd;
-	char *path;		/* owned; NULL: not our own socket */
+	char *path; /* owned; NULL: not our own socket */
 	bool tcp;
 	bool started;
 	atomic_bool stopping, ended;
@@ -38,13 +38,14 @@ struct listener {
 static bool
 is_alive(const struct sockaddr_un *address)
 {
-	CLEANUP_FD int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC |
-	    SOCK_NONBLOCK, 0);
+	CLEANUP_FD int fd =
+	    socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	if (fd < 0)
 		return true;
 	return connect(fd, (const struct sockaddr *)address,
-	    sizeof(*address)) == 0 || errno == EAGAIN;
+		   sizeof(*address)) == 0 ||
+	    errno == EAGAIN;
 }
 
 static enum err
@@ -54,22 +55,27 @@ open_own(struct listener *listener, const struct conf *conf,
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 
 	/* conf bounds the length */
-	memcpy(address.sun_path, conf->listen, strnlen(conf->listen,
-	    sizeof(address.sun_path) - 1));
+	memcpy(address.sun_path, conf->listen,
+	    strnlen(conf->listen, sizeof(address.sun_path) - 1));
 	if (is_alive(&address)) {
-		snprintf(fault->text, sizeof(fault->text), "%s: another "
-		    "process listens there (setting listen)", conf->listen);
+		snprintf(fault->text, sizeof(fault->text),
+		    "%s: another "
+		    "process listens there (setting listen)",
+		    conf->listen);
 		return ERR_CONF;
 	}
 	if (unlink(conf->listen) == 0)
 		errno = 0;
 	listener->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (listener->fd < 0 ||
-	    bind(listener->fd, (struct sockaddr *)&address,
-	    sizeof(address)) != 0 || (listener->path = strdup(conf->listen)) ==
-	    NULL || listen(listener->fd, (int)conf->listen_backlog) != 0) {
-		snprintf(fault->text, sizeof(fault->text), "%s: %s (setting "
-		    "listen)", conf->listen, strerror(errno));
+	    bind(listener->fd, (struct sockaddr *)&address, sizeof(address)) !=
+		0 ||
+	    (listener->path = strdup(conf->listen)) == NULL ||
+	    listen(listener->fd, (int)conf->listen_backlog) != 0) {
+		snprintf(fault->text, sizeof(fault->text),
+		    "%s: %s (setting "
+		    "listen)",
+		    conf->listen, strerror(errno));
 		return ERR_SYS;
 	}
 	return ERR_OK;
@@ -82,9 +88,11 @@ open_given(struct listener *listener, struct conf_fault *fault)
 	socklen_t n = sizeof(listens);
 
 	listener->fd = STDIN_FILENO;
-	if (getsockopt(STDIN_FILENO, SOL_SOCKET, SO_ACCEPTCONN, &listens,
-	    &n) != 0 || !listens) {
-		snprintf(fault->text, sizeof(fault->text), "descriptor 0 is "
+	if (getsockopt(STDIN_FILENO, SOL_SOCKET, SO_ACCEPTCONN, &listens, &n) !=
+		0 ||
+	    !listens) {
+		snprintf(fault->text, sizeof(fault->text),
+		    "descriptor 0 is "
 		    "no listening socket: let a web server start this "
 		    "program, or use --listen PATH");
 		return ERR_CONF;
@@ -107,13 +115,13 @@ listener_open(const struct conf *conf, struct conf_fault *fault,
 		return ERR_NOMEM;
 	listener->fd = -1;
 	rc = conf->listen[0] != '\0' ? open_own(listener, conf, fault)
-	    : open_given(listener, fault);
+				     : open_given(listener, fault);
 	if (rc != ERR_OK) {
 		listener_close(listener);
 		return rc;
 	}
-	listener->tcp = getsockname(listener->fd,
-	    (struct sockaddr *)&address, &n) == 0 &&
+	listener->tcp =
+	    getsockname(listener->fd, (struct sockaddr *)&address, &n) == 0 &&
 	    address.ss_family != AF_UNIX;
 	*ret_listener = listener;
 	return ERR_OK;
@@ -142,8 +150,8 @@ accepted(struct listener *listener, int fd)
 
 	/* answers are written whole: waiting for more gains nothing */
 	if (listener->tcp)
-		(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one,
-		    sizeof(one));
+		(void)setsockopt(
+		    fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	listener->ops->accepted(listener->arg, fd);
 }
 
@@ -183,8 +191,8 @@ accept_thread(void *arg)
 			pause_ms(PAUSE_MS);
 			continue;
 		}
-		fd = accept4(listener->fd, NULL, NULL,
-		    SOCK_CLOEXEC | SOCK_NONBLOCK);
+		fd = accept4(
+		    listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd >= 0)
 			accepted(listener, fd);
 		else
@@ -195,8 +203,8 @@ accept_thread(void *arg)
 }
 
 enum err
-listener_start(struct listener *listener, const struct listener_ops *ops,
-    void *arg)
+listener_start(
+    struct listener *listener, const struct listener_ops *ops, void *arg)
 {
 	struct sigaction wake = { .sa_handler = on_wake };
 	sigset_t all, old;

@@ -9,10 +9,10 @@
 #include "server/loop.h"
 
 struct loop {
-	struct event_base *base;	/* owned */
-	struct event *wake;		/* owned */
-	int wake_fd;			/* an eventfd, owned */
-	pthread_mutex_t lock;		/* of the list */
+	struct event_base *base; /* owned */
+	struct event *wake;      /* owned */
+	int wake_fd;             /* an eventfd, owned */
+	pthread_mutex_t lock;    /* of the list */
 	struct task *first, **last;
 };
 
@@ -84,8 +84,8 @@ base_new(void)
 	struct event_base *base = NULL;
 
 	/* no thread but the loop's touches the base: no locks */
-	if (config != NULL && event_config_set_flag(config,
-	    EVENT_BASE_FLAG_NOLOCK) == 0)
+	if (config != NULL &&
+	    event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK) == 0)
 		base = event_base_new_with_config(config);
 	if (config != NULL)
 		event_config_free(config);

@@ -5,8 +5,8 @@
 #include "server/record.h"
 
 void
-record_head_encode(uint8_t *ret_bytes, enum record_type type, unsigned id,
-    size_t len)
+record_head_encode(
+    uint8_t *ret_bytes, enum record_type type, unsigned id, size_t len)
 {
 	ret_bytes[0] = RECORD_VERSION;
 	ret_bytes[1] = (uint8_t)type;
@@ -79,11 +79,11 @@ put_pair(uint8_t *out, const char *name, const char *value)
 }
 
 size_t
-record_values(uint8_t *ret_bytes, const uint8_t *names, size_t n,
-    unsigned connections)
+record_values(
+    uint8_t *ret_bytes, const uint8_t *names, size_t n, unsigned connections)
 {
-	static const char *const known[] = { "FCGI_MAX_CONNS",
-		"FCGI_MAX_REQS", "FCGI_MPXS_CONNS" };
+	static const char *const known[] = { "FCGI_MAX_CONNS", "FCGI_MAX_REQS",
+		"FCGI_MPXS_CONNS" };
 	const uint8_t *at = names, *end = n > 0 ? names + n : names;
 	size_t name_len, value_len, len = 0;
 	bool told[3] = { false, false, false };
@@ -101,8 +101,8 @@ record_values(uint8_t *ret_bytes, const uint8_t *names, size_t n,
 			    memcmp(known[i], at, name_len) != 0)
 				continue;
 			told[i] = true;
-			len += put_pair(ret_bytes + RECORD_HEAD + len,
-			    known[i], i == 2 ? "0" : number);
+			len += put_pair(ret_bytes + RECORD_HEAD + len, known[i],
+			    i == 2 ? "0" : number);
 		}
 		at += name_len + value_len;
 	}
@@ -137,5 +137,5 @@ record_finish(struct evbuffer *out, unsigned id)
 	record_head_encode(bytes, RECORD_STDOUT, id, 0);
 	record_end(bytes + RECORD_HEAD, id, RECORD_REQUEST_COMPLETE);
 	return evbuffer_add(out, bytes, sizeof(bytes)) == 0 ? ERR_OK
-	    : ERR_NOMEM;
+							    : ERR_NOMEM;
 }

@@ -48,8 +48,8 @@ struct record_head {
 	unsigned version, type, id, len, padding;
 };
 
-void record_head_encode(uint8_t *ret_bytes, enum record_type type,
-    unsigned id, size_t len);
+void record_head_encode(
+    uint8_t *ret_bytes, enum record_type type, unsigned id, size_t len);
 void record_head_decode(const uint8_t *bytes, struct record_head *ret_head);
 
 /* Writes END_REQUEST, RECORD_END_SIZE bytes. */
@@ -61,13 +61,13 @@ void record_unknown(uint8_t *ret_bytes, unsigned type);
 /* Writes the answer to GET_VALUES with n bytes of names: at most
  * RECORD_VALUES_MAX bytes, whose number is returned. Names that we do not
  * know, or ask twice, are left out, as the protocol says. */
-size_t record_values(uint8_t *ret_bytes, const uint8_t *names, size_t n,
-    unsigned connections);
+size_t record_values(
+    uint8_t *ret_bytes, const uint8_t *names, size_t n, unsigned connections);
 
 /* Appends n bytes as one or more STDOUT records, none for n = 0 (an empty one
  * would end the stream). ERR_NOMEM; then some may have been appended. */
-enum err record_stdout(struct evbuffer *out, unsigned id, const void *data,
-    size_t n) MUST_CHECK;
+enum err record_stdout(
+    struct evbuffer *out, unsigned id, const void *data, size_t n) MUST_CHECK;
 
 /* Appends the end of STDOUT and END_REQUEST. ERR_NOMEM. */
 enum err record_finish(struct evbuffer *out, unsigned id) MUST_CHECK;

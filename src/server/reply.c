@@ -89,7 +89,8 @@ conn_finish(struct conn *conn)
 	if (conn->phase == CONN_DOOMED)
 		return;
 	conn->phase = conn->gather.keep && !conn->eof && !server->draining
-	    ? CONN_IDLE : CONN_LINGER;
+	    ? CONN_IDLE
+	    : CONN_LINGER;
 	tick_start(&server->answering, &conn->tick);
 	conn_written(conn);
 }
@@ -102,13 +103,13 @@ note(const struct conn *conn, const struct exchange *exchange,
 	unsigned long long ms = clock_ms() - conn->started;
 
 	metric_add(state, METRIC_requests, 1);
-	if (response->status >= 400 && (exchange == NULL ||
-	    exchange->run == NULL))
+	if (response->status >= 400 &&
+	    (exchange == NULL || exchange->run == NULL))
 		metric_add(state, METRIC_requests_refused, 1);
-	log_event(response->status < 400 ? LOG_LEVEL_DEBUG :
-	    LOG_LEVEL_INFO, "http.request",
-	    "status=%d ms=%llu method=%.16s path=%.200s", response->status,
-	    ms, exchange != NULL ? exchange->request.method : "",
+	log_event(response->status < 400 ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO,
+	    "http.request", "status=%d ms=%llu method=%.16s path=%.200s",
+	    response->status, ms,
+	    exchange != NULL ? exchange->request.method : "",
 	    exchange != NULL ? buf_str(&exchange->request.path) : "");
 }
 
@@ -122,8 +123,8 @@ conn_answer(struct conn *conn, const struct http_response *response)
 	buf_init(&content, CONTENT_MAX);
 	if ((rc = http_response_head(response, false, &content)) == ERR_OK &&
 	    !response->head_only)
-		rc = buf_append(&content, buf_str(&response->body),
-		    response->body.len);
+		rc = buf_append(
+		    &content, buf_str(&response->body), response->body.len);
 	if (rc == ERR_OK)
 		rc = record_stdout(server->scratch, conn->gather.id,
 		    content.data, content.len);
@@ -180,7 +181,7 @@ send_stream_head(struct conn *conn, const struct http_response *response)
 	buf_init(&head, CONTENT_MAX);
 	if ((rc = http_response_head(response, true, &head)) != ERR_OK ||
 	    (rc = record_stdout(server->scratch, conn->gather.id, head.data,
-	    head.len)) != ERR_OK) {
+		 head.len)) != ERR_OK) {
 		scratch_clear(server);
 		return rc;
 	}
@@ -318,8 +319,8 @@ conn_stream_busy(struct tick *tick)
 
 struct job {
 	struct work work;
-	struct exchange *exchange;	/* owned */
-	int fd;				/* owned until parsed */
+	struct exchange *exchange; /* owned */
+	int fd;                    /* owned until parsed */
 	size_t body_len;
 };
 
@@ -361,8 +362,8 @@ conn_submit(struct conn *conn)
 	if (job == NULL)
 		return ERR_NOMEM;
 	job->exchange = exchange_new(server->transport);
-	if (job->exchange == NULL || arrival_finish(conn->arrival, &job->fd,
-	    &job->body_len) != ERR_OK) {
+	if (job->exchange == NULL ||
+	    arrival_finish(conn->arrival, &job->fd, &job->body_len) != ERR_OK) {
 		exchange_free(job->exchange);
 		free(job);
 		return ERR_NOMEM;

@@ -36,15 +36,14 @@ set_limits(struct server *server)
 	struct rlimit limit;
 	unsigned all, taken = count_open(), reserve;
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) != 0 ||
-	    limit.rlim_cur > 1000000)
+	if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > 1000000)
 		limit.rlim_cur = 1000000;
 	all = (unsigned)limit.rlim_cur;
 	reserve = all / 4;
 	if (reserve > 1024)
 		reserve = 1024;
-	server->max_open = all > taken + reserve + 4 ? all - taken - reserve
-	    : 4;
+	server->max_open =
+	    all > taken + reserve + 4 ? all - taken - reserve : 4;
 	server->max_streams = server->max_open - server->max_open / 4;
 	if (server->max_streams + 1024 < server->max_open)
 		server->max_streams = server->max_open - 1024;
@@ -58,7 +57,8 @@ arriving_due(struct tick *tick)
 	struct conn *conn = conn_of_tick(tick);
 
 	if (conn->phase == CONN_ARRIVING)
-		conn_refuse(conn, ERR_TIMEOUT, "the request did not arrive in "
+		conn_refuse(conn, ERR_TIMEOUT,
+		    "the request did not arrive in "
 		    "time (setting request_timeout)");
 	else
 		conn_doom(conn);
@@ -77,14 +77,15 @@ open_ticks(struct server *server)
 	struct event_base *base = loop_base(server->loop);
 	enum err rc;
 
-	if ((rc = ticks_init(&server->arriving, base, conf->request_timeout,
-	    0, arriving_due)) != ERR_OK ||
-	    (rc = ticks_init(&server->answering, base, conf->request_timeout,
-	    0, closing_due)) != ERR_OK ||
+	if ((rc = ticks_init(&server->arriving, base, conf->request_timeout, 0,
+		 arriving_due)) != ERR_OK ||
+	    (rc = ticks_init(&server->answering, base, conf->request_timeout, 0,
+		 closing_due)) != ERR_OK ||
 	    (rc = ticks_init(&server->lingering, base, LINGER_MS, 0,
-	    closing_due)) != ERR_OK ||
+		 closing_due)) != ERR_OK ||
 	    (rc = ticks_init(&server->idle, base, conf->keepalive_idle,
-	    conf->keepalive_idle / SLACK_PART, conn_stream_idle)) != ERR_OK)
+		 conf->keepalive_idle / SLACK_PART, conn_stream_idle)) !=
+		ERR_OK)
 		return rc;
 	return ticks_init(&server->busy, base, conf->keepalive_busy,
 	    conf->keepalive_busy / SLACK_PART, conn_stream_busy);
@@ -192,9 +193,8 @@ server_listener(void)
 /* ---- the whole ---- */
 
 enum err
-server_open(const struct conf *conf, struct loop *loop,
-    struct workers *workers, struct transport *transport,
-    struct server **ret_server)
+server_open(const struct conf *conf, struct loop *loop, struct workers *workers,
+    struct transport *transport, struct server **ret_server)
 {
 	struct server *server = calloc(1, sizeof(*server));
 
@@ -226,7 +226,7 @@ server_close(struct server *server)
 	if (server == NULL)
 		return;
 	TAILQ_FOREACH(conn, &server->conns, link)
-		conn_doom(conn);
+	conn_doom(conn);
 	if (server->reaper != NULL) {
 		reap(-1, 0, server);
 		event_free(server->reaper);
@@ -243,7 +243,8 @@ server_drain(struct server *server)
 	struct conn *conn;
 
 	server->draining = true;
-	TAILQ_FOREACH(conn, &server->conns, link) {
+	TAILQ_FOREACH(conn, &server->conns, link)
+	{
 		if (conn->phase == CONN_IDLE)
 			conn_doom(conn);
 	}

@@ -15,9 +15,9 @@
 struct server;
 
 /* All arguments are borrowed until server_close. */
-enum err server_open(const struct conf *conf, struct loop *loop,
-    struct workers *workers, struct transport *transport,
-    struct server **ret_server) MUST_CHECK;
+enum err
+server_open(const struct conf *conf, struct loop *loop, struct workers *workers,
+    struct transport *transport, struct server **ret_server) MUST_CHECK;
 
 /* Closes all connections at once. Streams must have been closed by their
  * owners, and the workers' work be done. NULL is accepted. */

@@ -18,26 +18,26 @@ struct ticks;
 /* One deadline, embedded in what waits; zeroed memory is a stopped one. */
 struct tick {
 	TAILQ_ENTRY(tick) link;
-	struct ticks *list;	/* NULL: stopped */
-	uint64_t due;		/* clock_ms */
+	struct ticks *list; /* NULL: stopped */
+	uint64_t due;       /* clock_ms */
 };
 
 TAILQ_HEAD(tick_head, tick);
 
 struct ticks {
 	struct tick_head head;
-	struct event *timer;	/* owned */
-	uint64_t interval;	/* ms */
-	uint64_t slack;		/* ms: those due so soon go together */
+	struct event *timer; /* owned */
+	uint64_t interval;   /* ms */
+	uint64_t slack;      /* ms: those due so soon go together */
 	void (*due)(struct tick *tick);
 };
 
 /* Makes a list whose ticks come interval ms after their start, or up to slack
  * ms earlier. due(tick) is called in the loop for each, which is stopped
  * then. */
-enum err ticks_init(struct ticks *ticks, struct event_base *base,
-    uint64_t interval, uint64_t slack, void (*due)(struct tick *tick))
-    MUST_CHECK;
+enum err
+ticks_init(struct ticks *ticks, struct event_base *base, uint64_t interval,
+    uint64_t slack, void (*due)(struct tick *tick)) MUST_CHECK;
 
 /* Ticks still in the list are forgotten. */
 void ticks_done(struct ticks *ticks);

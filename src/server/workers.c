@@ -81,8 +81,8 @@ start(struct workers *workers, pthread_t *ret_thread)
 enum err
 workers_open(struct loop *loop, unsigned threads, struct workers **ret_workers)
 {
-	struct workers *workers = calloc(1, sizeof(*workers) +
-	    threads * sizeof(workers->threads[0]));
+	struct workers *workers =
+	    calloc(1, sizeof(*workers) + threads * sizeof(workers->threads[0]));
 
 	if (workers == NULL)
 		return ERR_NOMEM;

@@ -14,8 +14,8 @@ struct workers;
 struct work {
 	struct task task;
 	struct work *next;
-	void (*work)(struct work *work);	/* in a worker */
-	void (*done)(struct work *work);	/* then in the loop */
+	void (*work)(struct work *work); /* in a worker */
+	void (*done)(struct work *work); /* then in the loop */
 };
 
 /* Starts the threads; all signals are blocked in them. loop is borrowed. */

@@ -26,8 +26,8 @@ put_line(struct buf *out, const char *at, size_t n)
 }
 
 enum err
-event_stream_event(struct buf *out, const char *name, const char *data,
-    size_t n)
+event_stream_event(
+    struct buf *out, const char *name, const char *data, size_t n)
 {
 	const char *at = data, *end = data + n;
 	enum err rc;

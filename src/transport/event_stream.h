@@ -12,7 +12,7 @@
 /* Appends one event of the given name. Data with line ends (LF, CR, CRLF)
  * becomes several data lines, so that nothing in it can begin a field of its
  * own; the client joins them with LF. */
-enum err event_stream_event(struct buf *out, const char *name,
-    const char *data, size_t n) MUST_CHECK;
+enum err event_stream_event(
+    struct buf *out, const char *name, const char *data, size_t n) MUST_CHECK;
 
 #endif

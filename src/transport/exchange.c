@@ -53,8 +53,8 @@ enum err
 exchange_stream(struct exchange *exchange, const struct stream_events *events,
     void *arg, struct stream **ret_stream)
 {
-	enum err rc = exchange->peer->ops->stream(exchange->peer, exchange,
-	    events, arg, ret_stream);
+	enum err rc = exchange->peer->ops->stream(
+	    exchange->peer, exchange, events, arg, ret_stream);
 
 	if (rc == ERR_OK)
 		exchange_free(exchange);

@@ -70,12 +70,12 @@ struct peer_ops {
  * run takes ownership of the exchange: it ends in exchange_answer or
  * exchange_stream, at once or later. */
 struct exchange {
-	struct transport *transport;	/* borrowed */
-	struct peer *peer;		/* borrowed, set by the server */
+	struct transport *transport; /* borrowed */
+	struct peer *peer;           /* borrowed, set by the server */
 	struct http_request request;
 	struct http_response response;
-	size_t prefix_len;	/* of request.path: where we are mounted */
-	struct rpc_message *message;	/* owned, or NULL */
+	size_t prefix_len;           /* of request.path: where we are mounted */
+	struct rpc_message *message; /* owned, or NULL */
 	void (*run)(struct exchange *exchange);
 };
 
@@ -89,13 +89,12 @@ void exchange_free(struct exchange *exchange);
 void exchange_answer(struct exchange *exchange);
 
 /* http_error_of, then exchange_answer. */
-void exchange_refuse(struct exchange *exchange, enum err err,
-    const char *text);
+void exchange_refuse(struct exchange *exchange, enum err err, const char *text);
 
 /* Opens a stream; the exchange is freed, memory of the request and all, if and
  * only if ERR_OK is returned. */
-enum err exchange_stream(struct exchange *exchange,
-    const struct stream_events *events, void *arg, struct stream **ret_stream)
-    MUST_CHECK;
+enum err
+exchange_stream(struct exchange *exchange, const struct stream_events *events,
+    void *arg, struct stream **ret_stream) MUST_CHECK;
 
 #endif

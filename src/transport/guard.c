@@ -59,8 +59,7 @@ split_host(const char *text, const char **ret_name, size_t *ret_len)
 		n = strcspn(name, ":");
 		rest = name + n;
 	}
-	if (n == 0 || (*rest != '\0' &&
-	    (*rest != ':' || !is_port(rest + 1))))
+	if (n == 0 || (*rest != '\0' && (*rest != ':' || !is_port(rest + 1))))
 		return false;
 	for (size_t i = 0; i < n; i++) {
 		if (strchr("/\\@?# \t", name[i]) != NULL)
@@ -115,7 +114,9 @@ is_allowed_host(const char *item, void *arg)
 	if (strcasecmp(item, host->whole) == 0)
 		return ERR_BUSY;
 	return strlen(item) == host->len &&
-	    strncasecmp(item, host->name, host->len) == 0 ? ERR_BUSY : ERR_OK;
+		strncasecmp(item, host->name, host->len) == 0
+	    ? ERR_BUSY
+	    : ERR_OK;
 }
 
 /* Whether the web server was reached over loopback. */

@@ -6,8 +6,8 @@
 #include "transport/http.h"
 
 void
-http_request_init(struct http_request *request, size_t fields_max,
-    size_t body_max)
+http_request_init(
+    struct http_request *request, size_t fields_max, size_t body_max)
 {
 	buf_init(&request->fields, fields_max);
 	buf_init(&request->body, body_max);

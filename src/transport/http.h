@@ -15,21 +15,21 @@
 #define HTTP_PATH_MAX 1024
 
 struct http_request {
-	struct buf fields;	/* "NAME=value", each with its NUL */
+	struct buf fields; /* "NAME=value", each with its NUL */
 	struct buf body;
-	struct buf path;	/* http_request_ready makes it */
-	const char *method;	/* borrowed from fields; "" when missing */
-	const char *query;	/* borrowed from fields; "" when there is none */
+	struct buf path;    /* http_request_ready makes it */
+	const char *method; /* borrowed from fields; "" when missing */
+	const char *query;  /* borrowed from fields; "" when there is none */
 };
 
 /* Makes an empty request that will hold at most so many bytes. */
-void http_request_init(struct http_request *request, size_t fields_max,
-    size_t body_max);
+void http_request_init(
+    struct http_request *request, size_t fields_max, size_t body_max);
 void http_request_done(struct http_request *request);
 
 /* Adds one "NAME=value". ERR_LIMIT, ERR_NOMEM. */
-enum err http_request_add(struct http_request *request, const char *field)
-    MUST_CHECK;
+enum err
+http_request_add(struct http_request *request, const char *field) MUST_CHECK;
 
 /* To be called once all fields are there: finds method and query and makes
  * path, which is REQUEST_URI without scheme, host and query, in a form that
@@ -67,8 +67,8 @@ enum err http_check_length(const struct http_request *request) MUST_CHECK;
 
 struct http_response {
 	int status;
-	bool head_only;		/* the answer to HEAD: no body is sent */
-	struct buf head;	/* header lines, each with its line end */
+	bool head_only;  /* the answer to HEAD: no body is sent */
+	struct buf head; /* header lines, each with its line end */
 	struct buf body;
 };
 
@@ -89,8 +89,8 @@ void http_error(struct http_response *response, int status, const char *id,
     int code, const char *text);
 
 /* The same with status and code of err; text NULL: that of err. */
-void http_error_of(struct http_response *response, enum err err,
-    const char *text);
+void
+http_error_of(struct http_response *response, enum err err, const char *text);
 
 /* Appends the head as a web server takes it from a CGI program: Status with
  * reason, the header lines, Content-Length unless it is a stream (or 204), the

@@ -1,7 +1,8 @@
 #include "transport/pages.h"
 #include "transport/route.h"
 
-#define CSP "default-src 'none'; style-src 'unsafe-inline'; " \
+#define CSP \
+	"default-src 'none'; style-src 'unsafe-inline'; " \
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 static const char html_top[] =
@@ -43,12 +44,12 @@ pages_index(struct exchange *exchange)
 	bool html = accept != NULL && http_accepts(accept, "text/html");
 
 	if (page(exchange, html, &response->body) != ERR_OK ||
-	    http_header(response, "Content-Type", html ?
-	    "text/html; charset=utf-8" : "text/plain; charset=utf-8") !=
-	    ERR_OK ||
+	    http_header(response, "Content-Type",
+		html ? "text/html; charset=utf-8"
+		     : "text/plain; charset=utf-8") != ERR_OK ||
 	    http_header(response, "Content-Security-Policy", CSP) != ERR_OK ||
 	    http_header(response, "X-Content-Type-Options", "nosniff") !=
-	    ERR_OK ||
+		ERR_OK ||
 	    http_header(response, "Referrer-Policy", "no-referrer") != ERR_OK)
 		http_error_of(response, ERR_NOMEM, NULL);
 }

@@ -36,8 +36,7 @@ is_clean(const char *text)
 }
 
 enum err
-http_header(struct http_response *response, const char *name,
-    const char *value)
+http_header(struct http_response *response, const char *name, const char *value)
 {
 	if (!is_clean(name) || !is_clean(value))
 		return ERR_PARSE;
@@ -45,16 +44,16 @@ http_header(struct http_response *response, const char *name,
 }
 
 void
-http_error(struct http_response *response, int status, const char *id,
-    int code, const char *text)
+http_error(struct http_response *response, int status, const char *id, int code,
+    const char *text)
 {
 	response->status = status;
 	buf_done(&response->body);
 	if (rpc_error(&response->body, id, code, text, NULL) != ERR_OK ||
 	    http_header(response, "Content-Type", "application/json") !=
-	    ERR_OK ||
+		ERR_OK ||
 	    http_header(response, "X-Content-Type-Options", "nosniff") !=
-	    ERR_OK)
+		ERR_OK)
 		buf_done(&response->body);
 }
 
@@ -73,7 +72,10 @@ http_error_of(struct http_response *response, enum err err, const char *text)
 const char *
 http_reason(int status)
 {
-	static const struct { int status; const char *reason; } table[] = {
+	static const struct {
+		int status;
+		const char *reason;
+	} table[] = {
 		{ 200, "OK" },
 		{ 202, "Accepted" },
 		{ 204, "No Content" },
@@ -99,20 +101,20 @@ http_reason(int status)
 }
 
 enum err
-http_response_head(const struct http_response *response, bool stream,
-    struct buf *out)
+http_response_head(
+    const struct http_response *response, bool stream, struct buf *out)
 {
 	enum err rc;
 
 	if ((rc = buf_printf(out, "Status: %d %s\r\n", response->status,
-	    http_reason(response->status))) != ERR_OK ||
-	    (rc = buf_append(out, buf_str(&response->head),
-	    response->head.len)) != ERR_OK)
+		 http_reason(response->status))) != ERR_OK ||
+	    (rc = buf_append(
+		 out, buf_str(&response->head), response->head.len)) != ERR_OK)
 		return rc;
 	/* RFC 9110 forbids a length with 204 */
 	if (!stream && response->status != 204 &&
-	    (rc = buf_printf(out, "Content-Length: %zu\r\n",
-	    response->body.len)) != ERR_OK)
+	    (rc = buf_printf(
+		 out, "Content-Length: %zu\r\n", response->body.len)) != ERR_OK)
 		return rc;
 	return buf_puts(out, "\r\n");
 }

@@ -9,21 +9,22 @@
 #include "transport/sse.h"
 
 /* Headers that clients of any MCP transport send. */
-#define ALLOW_HEADERS "Content-Type, Authorization, Mcp-Session-Id, " \
+#define ALLOW_HEADERS \
+	"Content-Type, Authorization, Mcp-Session-Id, " \
 	"MCP-Protocol-Version, Last-Event-ID, Mcp-Method, Mcp-Name, " \
 	"Cache-Control"
 #define CORS_MAX_AGE "600"
 
 enum route_kind {
-	ROUTE_END,		/* the path ends so; before it: the prefix */
-	ROUTE_MOUNT		/* the path is where we are mounted */
+	ROUTE_END,  /* the path ends so; before it: the prefix */
+	ROUTE_MOUNT /* the path is where we are mounted */
 };
 
 struct route {
 	const char *method;
 	const char *path;
 	enum route_kind kind;
-	bool json;		/* the body must be JSON */
+	bool json; /* the body must be JSON */
 	void (*prepare)(struct exchange *exchange);
 };
 
@@ -50,7 +51,8 @@ transport_init(struct transport *transport, const struct conf *conf,
 		return ERR_OK;
 	if (conf->base_path[0] != '/' ||
 	    http_path_normal(conf->base_path, &path) != ERR_OK) {
-		snprintf(fault->text, sizeof(fault->text), "base_path must be "
+		snprintf(fault->text, sizeof(fault->text),
+		    "base_path must be "
 		    "a path such as /tools/python");
 		return ERR_CONF;
 	}
@@ -109,8 +111,8 @@ route_prefix(const struct exchange *exchange, struct buf *out)
 
 	if (base != NULL)
 		return buf_puts(out, base);
-	return buf_append(out, exchange->request.path.data,
-	    exchange->prefix_len);
+	return buf_append(
+	    out, exchange->request.path.data, exchange->prefix_len);
 }
 
 /* What a page of a passed Origin may read. */
@@ -124,11 +126,11 @@ cors(struct exchange *exchange)
 	if ((rc = http_header(response, "Vary", "Origin")) != ERR_OK ||
 	    origin == NULL)
 		return rc;
-	if ((rc = http_header(response, "Access-Control-Allow-Origin",
-	    origin)) != ERR_OK)
+	if ((rc = http_header(
+		 response, "Access-Control-Allow-Origin", origin)) != ERR_OK)
 		return rc;
-	return http_header(response, "Access-Control-Expose-Headers",
-	    "Mcp-Session-Id");
+	return http_header(
+	    response, "Access-Control-Expose-Headers", "Mcp-Session-Id");
 }
 
 /* Lists the methods of the routes that match, with OPTIONS; "" for none. */
@@ -155,10 +157,12 @@ answer_options(struct exchange *exchange, const char *methods)
 	response->status = 204;
 	if (http_header(response, "Allow", methods) != ERR_OK ||
 	    (http_field(&exchange->request, "HTTP_ORIGIN") != NULL &&
-	    (http_header(response, "Access-Control-Allow-Methods", methods) !=
-	    ERR_OK || http_header(response, "Access-Control-Allow-Headers",
-	    ALLOW_HEADERS) != ERR_OK || http_header(response,
-	    "Access-Control-Max-Age", CORS_MAX_AGE) != ERR_OK)))
+		(http_header(response, "Access-Control-Allow-Methods",
+		     methods) != ERR_OK ||
+		    http_header(response, "Access-Control-Allow-Headers",
+			ALLOW_HEADERS) != ERR_OK ||
+		    http_header(response, "Access-Control-Max-Age",
+			CORS_MAX_AGE) != ERR_OK)))
 		http_error_of(response, ERR_NOMEM, NULL);
 }
 
@@ -184,10 +188,10 @@ dispatch(struct exchange *exchange)
 		if (strcmp(route->method, request->method) != 0 ||
 		    !matches(exchange, route, &exchange->prefix_len))
 			continue;
-		if (route->json && !http_type_is_json(http_field(request,
-		    "CONTENT_TYPE"))) {
-			http_error_of(&exchange->response,
-			    ERR_HTTP_MEDIA_TYPE, "Content-Type must be "
+		if (route->json &&
+		    !http_type_is_json(http_field(request, "CONTENT_TYPE"))) {
+			http_error_of(&exchange->response, ERR_HTTP_MEDIA_TYPE,
+			    "Content-Type must be "
 			    "application/json");
 			return;
 		}
@@ -214,16 +218,18 @@ route_prepare(struct exchange *exchange)
 
 	response->head_only = strcmp(request->method, "HEAD") == 0;
 	if (!guard_origin(conf, http_field(request, "HTTP_ORIGIN")))
-		http_error_of(response, ERR_HTTP_FORBIDDEN, "this Origin is "
+		http_error_of(response, ERR_HTTP_FORBIDDEN,
+		    "this Origin is "
 		    "not allowed (setting allowed_origins)");
 	else if (!guard_host(conf, request))
-		http_error_of(response, ERR_HTTP_FORBIDDEN, "this Host is not "
+		http_error_of(response, ERR_HTTP_FORBIDDEN,
+		    "this Host is not "
 		    "allowed (setting allowed_hosts)");
 	else if ((rc = cors(exchange)) != ERR_OK)
 		http_error_of(response, rc, NULL);
 	else if (path_rc != ERR_OK)
-		http_error_of(response, ERR_HTTP_BAD_REQUEST,
-		    "the path is malformed");
+		http_error_of(
+		    response, ERR_HTTP_BAD_REQUEST, "the path is malformed");
 	else if ((rc = http_check_length(request)) != ERR_OK)
 		http_error_of(response, ERR_HTTP_BAD_REQUEST,
 		    "Content-Length is not the length of the body");

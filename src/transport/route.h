@@ -17,7 +17,7 @@ struct transport {
 	const struct conf *conf;
 	struct state *state;
 	struct sse *sse;
-	char *base_path;	/* owned: normal form of the setting, without
+	char *base_path; /* owned: normal form of the setting, without
 				 * a "/" at its end; NULL: not set */
 };
 
@@ -32,7 +32,7 @@ void route_prepare(struct exchange *exchange);
 
 /* Where clients reach this server: the setting base_path, else what stands in
  * the path before the route. Appends "" or "/…" without a "/" at the end. */
-enum err route_prefix(const struct exchange *exchange, struct buf *out)
-    MUST_CHECK;
+enum err
+route_prefix(const struct exchange *exchange, struct buf *out) MUST_CHECK;
 
 #endif

@@ -103,16 +103,16 @@ static const struct stream_events events = {
 };
 
 static void
-write_event(struct sse_session *session, const char *name, const char *data,
-    size_t n)
+write_event(
+    struct sse_session *session, const char *name, const char *data, size_t n)
 {
 	CLEANUP_BUF struct buf event = { 0 };
 
 	buf_init(&event, EVENT_MAX);
 	if (event_stream_event(&event, name, data, n) == ERR_OK)
-		session->stream->ops->write(session->stream, event.data,
-		    event.len);
-	else	/* the client would wait for ever for what is lost here */
+		session->stream->ops->write(
+		    session->stream, event.data, event.len);
+	else /* the client would wait for ever for what is lost here */
 		session->stream->ops->fail(session->stream);
 }
 
@@ -120,7 +120,7 @@ write_event(struct sse_session *session, const char *name, const char *data,
 
 struct sse_sink {
 	struct sink sink;
-	struct sse_session *session;	/* outlives the sink */
+	struct sse_session *session; /* outlives the sink */
 };
 
 static void
@@ -173,8 +173,8 @@ sse_sink_free(struct sink *sink)
 }
 
 void
-sse_deliver(struct sse_session *session, struct rpc_message *message,
-    struct sink *sink)
+sse_deliver(
+    struct sse_session *session, struct rpc_message *message, struct sink *sink)
 {
 	mcp_handle(session->mcp, message, sink);
 	if (mcp_session_busy(session->mcp))
@@ -193,7 +193,7 @@ write_endpoint(struct sse_session *session, const char *prefix)
 
 	buf_init(&url, HTTP_PATH_MAX + 256);
 	if ((rc = buf_printf(&url, "%s/messages/?session_id=%s", prefix,
-	    session->id)) != ERR_OK)
+		 session->id)) != ERR_OK)
 		return rc;
 	write_event(session, "endpoint", url.data, url.len);
 	return ERR_OK;
@@ -205,10 +205,9 @@ stream_head(struct http_response *response)
 	enum err rc;
 
 	response->status = 200;
-	if ((rc = http_header(response, "Content-Type",
-	    "text/event-stream")) != ERR_OK ||
-	    (rc = http_header(response, "Cache-Control", "no-cache")) !=
-	    ERR_OK)
+	if ((rc = http_header(response, "Content-Type", "text/event-stream")) !=
+		ERR_OK ||
+	    (rc = http_header(response, "Cache-Control", "no-cache")) != ERR_OK)
 		return rc;
 	/* nginx would hold events back without it */
 	return http_header(response, "X-Accel-Buffering", "no");
@@ -229,8 +228,8 @@ session_new(struct sse *sse, const struct exchange *exchange,
 	session->sse = sse;
 	if (client == NULL)
 		client = "";
-	if ((rc = session_create(sse->state, SESSION_SSE, client,
-	    session->id)) != ERR_OK) {
+	if ((rc = session_create(
+		 sse->state, SESSION_SSE, client, session->id)) != ERR_OK) {
 		free(session);
 		return rc;
 	}

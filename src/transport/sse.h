@@ -18,8 +18,8 @@
 struct sse;
 
 /* The sessions of this process. All arguments are borrowed until sse_close. */
-enum err sse_open(const struct conf *conf, struct state *state,
-    struct mcp *mcp, struct mcp_host *host, struct sse **ret_sse) MUST_CHECK;
+enum err sse_open(const struct conf *conf, struct state *state, struct mcp *mcp,
+    struct mcp_host *host, struct sse **ret_sse) MUST_CHECK;
 
 /* Every stream must be closed. NULL is accepted. */
 void sse_close(struct sse *sse);

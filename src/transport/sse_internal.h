@@ -4,16 +4,16 @@
 
 #include "transport/sse_table.h"
 
-struct sse_incoming;		/* a forwarded message being parsed */
+struct sse_incoming; /* a forwarded message being parsed */
 
 struct sse {
 	const struct conf *conf;
 	struct state *state;
 	struct mcp *mcp;
 	struct mcp_host *host;
-	struct inbox *inbox;		/* borrowed, or NULL */
+	struct inbox *inbox; /* borrowed, or NULL */
 	struct sse_table sessions;
-	struct sse_incoming *incoming;	/* list */
+	struct sse_incoming *incoming; /* list */
 	bool draining;
 };
 

@@ -78,16 +78,15 @@ post_run(struct exchange *exchange)
 	struct session_info info;
 
 	/* sse_post saw that it is there */
-	if (http_query(exchange->request.query, "session_id", id,
-	    sizeof(id)) != ERR_OK) {
+	if (http_query(exchange->request.query, "session_id", id, sizeof(id)) !=
+	    ERR_OK) {
 		exchange_refuse(exchange, ERR_INTERNAL, NULL);
 		return;
 	}
 	if ((session = sse_table_find(&sse->sessions, id)) != NULL)
 		post_here(exchange, session);
 	else if (session_find(sse->state, id, &info) != ERR_OK ||
-	    info.kind != SESSION_SSE ||
-	    info.owner == state_process(sse->state))
+	    info.kind != SESSION_SSE || info.owner == state_process(sse->state))
 		exchange_refuse(exchange, ERR_NOT_FOUND, NO_SESSION);
 	else
 		post_elsewhere(exchange, &info);
@@ -100,22 +99,24 @@ post_run(struct exchange *exchange)
 static bool
 is_token(const char *id)
 {
-	return id[0] != '\0' && id[strspn(id, "0123456789abcdefghijklmnopqrstu"
-	    "vwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_")] == '\0';
+	return id[0] != '\0' &&
+	    id[strspn(id,
+		"0123456789abcdefghijklmnopqrstu"
+		"vwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_")] == '\0';
 }
 
 static enum err
 check_session(struct exchange *exchange)
 {
 	char id[SESSION_PARAM_MAX];
-	enum err rc = http_query(exchange->request.query, "session_id", id,
-	    sizeof(id));
+	enum err rc =
+	    http_query(exchange->request.query, "session_id", id, sizeof(id));
 
 	if (rc == ERR_OK && is_token(id))
 		return ERR_OK;
 	http_error_of(&exchange->response, ERR_HTTP_BAD_REQUEST,
 	    rc == ERR_NOT_FOUND ? "session_id is missing"
-	    : "session_id is malformed");
+				: "session_id is malformed");
 	return ERR_HTTP_BAD_REQUEST;
 }
 
@@ -128,7 +129,7 @@ sse_post(struct exchange *exchange)
 	if (check_session(exchange) != ERR_OK)
 		return;
 	if (rpc_parse(buf_str(body), body->len, exchange->transport->conf,
-	    &exchange->message, &fault) != ERR_OK)
+		&exchange->message, &fault) != ERR_OK)
 		http_error(&exchange->response, 400, fault.id,
 		    err_info(fault.err)->rpc_code, fault.text);
 	else
@@ -138,9 +139,9 @@ sse_post(struct exchange *exchange)
 /* ---- messages from other processes ---- */
 
 struct sse_incoming {
-	struct sse_incoming *next, **prev;	/* sse->incoming */
+	struct sse_incoming *next, **prev; /* sse->incoming */
 	struct sse *sse;
-	struct inbox_message *message;	/* NULL: the inbox has closed */
+	struct inbox_message *message; /* NULL: the inbox has closed */
 	struct rpc_message *rpc;
 	struct sink *sink;
 	char id[SESSION_ID_LEN + 1];
@@ -165,8 +166,8 @@ static void
 incoming_written(void *arg)
 {
 	struct sse_incoming *incoming = arg;
-	struct sse_session *session = sse_table_find(&incoming->sse->sessions,
-	    incoming->id);
+	struct sse_session *session =
+	    sse_table_find(&incoming->sse->sessions, incoming->id);
 
 	if (session != NULL)
 		sse_deliver(session, STEAL_PTR(incoming->rpc),
@@ -196,7 +197,7 @@ incoming_parse(void *arg)
 
 	/* the sender has parsed it too: a failure is one of memory */
 	if (rpc_parse(incoming->body, incoming->len, incoming->sse->conf,
-	    &incoming->rpc, &fault) != ERR_OK)
+		&incoming->rpc, &fault) != ERR_OK)
 		incoming->rpc = NULL;
 }
 
@@ -204,15 +205,15 @@ static void
 incoming_parsed(void *arg)
 {
 	struct sse_incoming *incoming = arg;
-	struct sse_session *session = sse_table_find(&incoming->sse->sessions,
-	    incoming->id);
+	struct sse_session *session =
+	    sse_table_find(&incoming->sse->sessions, incoming->id);
 
 	if (incoming->message == NULL)
 		incoming_free(incoming);
 	else if (session == NULL)
 		incoming_refuse(incoming, INBOX_UNKNOWN);
-	else if (incoming->rpc == NULL || sse_sink_new(session, incoming->rpc,
-	    &incoming->sink) != ERR_OK)
+	else if (incoming->rpc == NULL ||
+	    sse_sink_new(session, incoming->rpc, &incoming->sink) != ERR_OK)
 		incoming_refuse(incoming, INBOX_REFUSED);
 	else
 		inbox_ack(STEAL_PTR(incoming->message), INBOX_ACCEPTED,
@@ -225,8 +226,8 @@ incoming_new(struct sse *sse, struct inbox_message *message,
 {
 	struct sse_incoming *incoming = calloc(1, sizeof(*incoming));
 
-	if (incoming == NULL || (incoming->body = malloc(view->len + 1)) ==
-	    NULL) {
+	if (incoming == NULL ||
+	    (incoming->body = malloc(view->len + 1)) == NULL) {
 		free(incoming);
 		return NULL;
 	}
@@ -256,8 +257,8 @@ sse_received(struct sse *sse, struct inbox_message *message,
 	else if ((incoming = incoming_new(sse, message, view)) == NULL)
 		inbox_ack(message, INBOX_REFUSED, NULL, NULL, NULL);
 	else
-		sse->host->offload(sse->host, incoming_parse, incoming_parsed,
-		    incoming);
+		sse->host->offload(
+		    sse->host, incoming_parse, incoming_parsed, incoming);
 }
 
 void
@@ -267,7 +268,7 @@ sse_set_inbox(struct sse *sse, struct inbox *inbox)
 	if (inbox != NULL)
 		return;
 	for (struct sse_incoming *incoming = sse->incoming; incoming != NULL;
-	    incoming = incoming->next)
+	     incoming = incoming->next)
 		incoming->message = NULL;
 }
 

@@ -20,8 +20,8 @@ bucket_of(const struct sse_table *table, const char *id)
 static void
 put(struct sse_table *table, struct sse_session *session)
 {
-	struct sse_session **at = &table->buckets[bucket_of(table,
-	    session->id)];
+	struct sse_session **at =
+	    &table->buckets[bucket_of(table, session->id)];
 
 	session->next = *at;
 	*at = session;
@@ -61,8 +61,8 @@ sse_table_add(struct sse_table *table, struct sse_session *session)
 void
 sse_table_remove(struct sse_table *table, struct sse_session *session)
 {
-	struct sse_session **at = &table->buckets[bucket_of(table,
-	    session->id)];
+	struct sse_session **at =
+	    &table->buckets[bucket_of(table, session->id)];
 
 	while (*at != NULL && *at != session)
 		at = &(*at)->next;

@@ -6,16 +6,16 @@
 #include "transport/sse.h"
 
 struct sse_session {
-	struct sse_session *next;	/* of the same bucket */
+	struct sse_session *next; /* of the same bucket */
 	struct sse *sse;
 	struct stream *stream;
-	struct mcp_session *mcp;	/* owned */
+	struct mcp_session *mcp; /* owned */
 	char id[SESSION_ID_LEN + 1];
 };
 
 struct sse_table {
-	struct sse_session **buckets;	/* owned */
-	size_t size;			/* a power of two, or 0 */
+	struct sse_session **buckets; /* owned */
+	size_t size;                  /* a power of two, or 0 */
 	size_t count;
 };
 
@@ -27,8 +27,8 @@ void sse_table_add(struct sse_table *table, struct sse_session *session);
 void sse_table_remove(struct sse_table *table, struct sse_session *session);
 
 /* NULL when there is none. Borrowed. */
-struct sse_session *sse_table_find(const struct sse_table *table,
-    const char *id);
+struct sse_session *
+sse_table_find(const struct sse_table *table, const char *id);
 
 /* Calls each(session, arg) with all; each may remove its session. */
 void sse_table_each(struct sse_table *table,

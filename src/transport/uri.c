@@ -33,8 +33,8 @@ is_unreserved(unsigned char c)
 static bool
 is_path_char(unsigned char c)
 {
-	return is_unreserved(c) || (c != '\0' && strchr("!$()*+,;=:@", c) !=
-	    NULL);
+	return is_unreserved(c) ||
+	    (c != '\0' && strchr("!$()*+,;=:@", c) != NULL);
 }
 
 /* Reads "%XX". */
@@ -74,12 +74,12 @@ segment_normal(const char *at, size_t n, struct buf *out)
 				return ERR_PARSE;
 			i += 2;
 			rc = is_unreserved(c) ? buf_putc(out, (char)c)
-			    : put_escaped(out, c);
+					      : put_escaped(out, c);
 		} else if (c < 0x20 || c == 0x7f) {
 			return ERR_PARSE;
 		} else {
 			rc = is_path_char(c) ? buf_putc(out, (char)c)
-			    : put_escaped(out, c);
+					     : put_escaped(out, c);
 		}
 	}
 	return rc;

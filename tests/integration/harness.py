@@ -319,7 +319,7 @@ class Server:
                 self.front + " ended:\n" + self.web.log()
         self.pids = poll(self.all_responders, READY_SECONDS,
                          "responders run")
-        self.base = {pid: 0 for pid in self.pids}
+        self.base, self.same = {}, 0
         poll(self.settle, READY_SECONDS, "descriptors settle", 0.1)
 
     def ready_or_ended(self):
@@ -337,10 +337,12 @@ class Server:
         return found if len(found) == self.processes else None
 
     def settle(self):
-        """Learns the quiet descriptor counts: the same twice, no stream."""
+        """Learns the quiet descriptor counts: the same three times, and no
+        stream."""
         now = self.counts()
-        same, self.base = now == self.base, now
-        return same and not self.open_streams()
+        self.same = self.same + 1 if now == self.base else 0
+        self.base = now
+        return self.same >= 3 and not self.open_streams()
 
     def start_lighttpd(self):
         values = {"address": self.address[0], "port": self.address[1],
@@ -399,7 +401,10 @@ class Server:
             [self.web.pid] if self.front == "lighttpd" else [])
 
     def counts(self):
-        return {pid: len(descriptors(pid)) for pid in self.watched()}
+        """How many descriptors each process has open. Those by which the
+        responders watch each other's lives come and go with their peers."""
+        return {pid: sum("pidfd" not in name for name in descriptors(pid))
+                for pid in self.watched()}
 
     def open_streams(self):
         """Whether a client connection is open at the web server."""

@@ -7,8 +7,8 @@
 #include "base/cleanup.h"
 #include "server/arrival.h"
 
-enum err
-arrival_data(struct arrival *arrival, const void *data, size_t n)
+static enum err
+store(struct arrival *arrival, const void *data, size_t n)
 {
 	const char *at = data;
 
@@ -32,7 +32,7 @@ store_head(struct arrival *arrival, unsigned type, unsigned id, size_t len)
 	uint8_t head[RECORD_HEAD];
 
 	record_head_encode(head, (enum record_type)type, id, len);
-	return arrival_data(arrival, head, sizeof(head));
+	return store(arrival, head, sizeof(head));
 }
 
 static enum err
@@ -42,7 +42,7 @@ store_begin(struct arrival *arrival, unsigned id)
 	enum err rc;
 
 	rc = store_head(arrival, RECORD_BEGIN_REQUEST, id, sizeof(body));
-	return rc == ERR_OK ? arrival_data(arrival, body, sizeof(body)) : rc;
+	return rc == ERR_OK ? store(arrival, body, sizeof(body)) : rc;
 }
 
 enum err
@@ -87,8 +87,24 @@ arrival_record(struct arrival *arrival, unsigned type, unsigned id, size_t len)
 	 * length */
 	if (arrival->stored > 2 * (conf->header_max + conf->body_max))
 		return ERR_HTTP_TOO_LARGE;
+	if (type == RECORD_PARAMS && len == 0 &&
+	    !params_complete(&arrival->params))
+		return ERR_PARSE;
 	*sum += len;
 	return store_head(arrival, type, id, len);
+}
+
+enum err
+arrival_data(
+    struct arrival *arrival, unsigned type, const uint8_t *data, size_t n)
+{
+	enum err rc;
+
+	if (type == RECORD_PARAMS &&
+	    (rc = params_take(&arrival->params, data, n,
+		 arrival->conf->header_max)) != ERR_OK)
+		return rc;
+	return store(arrival, data, n);
 }
 
 enum err

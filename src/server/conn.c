@@ -73,6 +73,8 @@ stored(struct conn *conn, enum err rc)
 		text = "the header fields are too large (setting header_max)";
 	else if (rc == ERR_HTTP_TOO_LARGE)
 		text = "the body is too large (setting body_max)";
+	else if (rc == ERR_PARSE)
+		text = "the parameters are malformed";
 	else
 		rc = ERR_BUSY;
 	conn_refuse(conn, rc, text);
@@ -137,7 +139,8 @@ handle(
 	case GATHER_DATA:
 		if (arriving)
 			stored(conn,
-			    arrival_data(conn->arrival, step->data, step->len));
+			    arrival_data(conn->arrival, step->record_type,
+				step->data, step->len));
 		break;
 	case GATHER_PARAMS_END:
 		if (arriving)

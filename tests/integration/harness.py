@@ -415,19 +415,28 @@ class Server:
                    for row in rows)
 
     def owner(self, session_id):
-        """The responder that holds a session's stream, from its log."""
-        text = self.logs()
-        found = re.search(r"session\.open pid=(\d+) [^\n]*" + session_id[:16],
-                          text)
-        assert found, f"session {session_id} is not in the log"
+        """The responder that holds a session's stream: the id ends with the
+        name that the process gave itself in the log."""
+        found = re.search(r"app\.started pid=(\d+) process="
+                          + session_id[32:], self.logs())
+        assert found, f"session {session_id} is of no process in the log"
         return int(found.group(1))
 
-    def changed(self):
+    def changed(self, lost=1):
         """Takes the processes that run now as the right ones: a test has
-        ended some on purpose."""
-        self.pids = poll(self.all_responders, READY_SECONDS,
-                         "responders run again")
-        quiet = max(self.base.values())
+        ended some (lost) on purpose, and others have taken their place."""
+        def replaced():
+            now = self.responders()
+            return len(now) == self.processes \
+                and len(set(self.pids) - set(now)) >= lost and now
+
+        def wake():
+            # lighttpd starts a lost child again when it next looks
+            self.request("GET", "/nothing")
+            return replaced()
+
+        quiet = max(self.base[pid] for pid in self.pids)
+        self.pids = poll(wake, READY_SECONDS, "responders run again", 0.1)
         self.base = {pid: self.base.get(pid, quiet) for pid in self.watched()}
 
     def check(self):
@@ -445,7 +454,8 @@ class Server:
             raise AssertionError("descriptors leaked:\n" + shown) from None
 
     def quiet(self):
-        return all(n <= self.base[pid] for pid, n in self.counts().items())
+        return all(n <= self.base.get(pid, -1)
+                   for pid, n in self.counts().items())
 
     # -- requests
 

@@ -16,7 +16,7 @@ REFUSE = ["null", "http://evil.example", "http://localhost.evil.example",
           "http://evillocalhost", "http://127.0.0.1.evil.example",
           "http://good.example.evil.example", "https://evil-good.example",
           "http://evil.example/localhost", "http://localhost@evil.example",
-          "", "localhost", "file://", "https://tools.example",
+          "localhost", "file://", "https://tools.example",
           "http://good.example:81/x"]
 HOSTS_PASS = ["127.0.0.1", "localhost", "localhost:9", "[::1]", "[::1]:80",
               "mcp.example", "mcp.example:443", "LOCALHOST"]

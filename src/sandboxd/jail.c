@@ -24,6 +24,7 @@
 #define PREPARE_MS 20000
 #define TAIL_ARGS 8		/* what a slot appends to the plan's argv */
 #define MESSAGE_MAX 1000
+#define FILE_MARGIN (1u << 20)
 /* bwrap, the first process of the jail and the init's wait are not the
  * program's */
 #define OWN_PROCESSES 2
@@ -347,7 +348,8 @@ jail_launch(struct jail *jail, const struct plan *plan,
 	head.address_space = address_space(plan);
 	head.processes = plan->conf->jail_processes + OWN_PROCESSES;
 	head.descriptors = plan->conf->jail_descriptors;
-	head.file_size = plan->conf->jail_disk;
+	/* so that a full disk is what a program meets, and not this */
+	head.file_size = plan->conf->jail_disk + FILE_MARGIN;
 	if (rc == ERR_OK)
 		rc = send_all(jail->launch, &head, sizeof(head));
 	if (rc == ERR_OK)

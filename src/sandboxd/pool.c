@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
@@ -88,11 +89,12 @@ retry_later(struct slot *slot)
 		log_error("sandboxd.slot", "slot=%u timer failed", slot->index);
 }
 
-/* The slot is gone without an answer. A job whose program can't have started
- * gets another slot, once. */
+/* The slot is gone without an answer. A job that was not sent yet gets another
+ * slot, once; what was sent may have run. */
 static void
-broken(struct slot *slot, const char *text, bool started)
+broken(struct slot *slot, const char *text)
 {
+	bool sent = slot->state == SLOT_READY;
 	struct pool_job *job = slot->job;
 	struct pool_answer answer = { .rc = ERR_INTERNAL, .fd = -1,
 		.text = text };
@@ -104,13 +106,35 @@ broken(struct slot *slot, const char *text, bool started)
 	if (job == NULL)
 		return;
 	job->slot = NULL;
-	if (started || job->body == NULL || job->tries++ > 0) {
+	if (sent || job->tries++ > 0) {
 		finish(job, &answer);
 		return;
 	}
 	TAILQ_INSERT_HEAD(&slot->pool->queue, job, entry);
 	slot->pool->queued++;
 	dispatch(slot->pool);
+}
+
+/* Passes the body on as the slot takes it. */
+static void
+on_writable(evutil_socket_t socket, short what, void *arg)
+{
+	struct slot *slot = arg;
+	struct pool_job *job = slot->job;
+
+	(void)what;
+	if (job == NULL || job->body == NULL || slot->state != SLOT_READY)
+		return;
+	/* one that is gone is noticed by on_readable */
+	if (evbuffer_write(job->body, socket) < 0 && errno != EAGAIN)
+		return;
+	if (evbuffer_get_length(job->body) > 0) {
+		if (event_add(slot->writable, NULL) != 0)
+			broken(slot, "out of memory");
+		return;
+	}
+	evbuffer_free(job->body);
+	job->body = NULL;
 }
 
 static void
@@ -134,13 +158,14 @@ on_note(struct slot *slot, struct channel_note *note, int fd)
 	note->text[CHANNEL_TEXT - 1] = '\0';
 	if (note->kind == CHANNEL_READY) {
 		slot->state = SLOT_READY;
+		on_writable(slot->fd, EV_WRITE, slot);
 		dispatch(slot->pool);
 	} else if (note->kind == CHANNEL_REPLY && slot->job != NULL &&
 	    fd >= 0) {
 		on_reply(slot, note, fd);
 		return;		/* fd has been handed on */
 	} else {
-		broken(slot, note->text, false);
+		broken(slot, note->text);
 	}
 	if (fd >= 0)
 		close(fd);
@@ -159,30 +184,7 @@ on_readable(evutil_socket_t socket, short what, void *arg)
 	if (rc == ERR_OK)
 		on_note(slot, &note, fd);
 	else if (rc != ERR_TIMEOUT)
-		broken(slot, "it ended without an answer",
-		    slot->state == SLOT_READY);
-}
-
-/* Passes the body on as the slot takes it. */
-static void
-on_writable(evutil_socket_t socket, short what, void *arg)
-{
-	struct slot *slot = arg;
-	struct pool_job *job = slot->job;
-
-	(void)what;
-	if (job == NULL || job->body == NULL)
-		return;
-	/* a slot that is gone is noticed by on_readable */
-	if (evbuffer_write(job->body, socket) < 0 && slot->readable == NULL)
-		return;
-	if (evbuffer_get_length(job->body) > 0) {
-		if (event_add(slot->writable, NULL) != 0)
-			broken(slot, "out of memory", true);
-		return;
-	}
-	evbuffer_free(job->body);
-	job->body = NULL;
+		broken(slot, "it ended without an answer");
 }
 
 static enum err

@@ -103,7 +103,7 @@ open_privileged(struct service *sv, struct conf_fault *fault)
 static enum err
 probe(struct service *sv, struct conf_fault *fault)
 {
-	static const char body[] = "{\"args\": [\"-c\", \"pass\"]}";
+	static const char body[] = "{\"input\": \"print(6 * 7)\"}";
 	struct channel_job job = { CHANNEL_MAGIC, 0, sizeof(body) - 1 };
 	struct channel_note note = { .text = "no answer" };
 	CLEANUP_FD int control = -1, reply = -1;
@@ -125,7 +125,7 @@ probe(struct service *sv, struct conf_fault *fault)
 		}
 	}
 	if (pread(reply, text, sizeof(text) - 1, 0) > 0 &&
-	    strstr(text, "\"returncode\": 0,") != NULL)
+	    strstr(text, "{\"stdout\": \"42\\n\", \"returncode\": 0,") != NULL)
 		return ERR_OK;
 	snprintf(fault->text, sizeof(fault->text), "Python does not run in "
 	    "the jail (see sandboxd_python and jail_paths): %.300s", text);

@@ -235,15 +235,31 @@ transport_err(const struct snekbox_run *run, CURLcode code)
 	return code == CURLE_OPERATION_TIMEDOUT ? ERR_TIMEOUT : ERR_CLOSED;
 }
 
+/* libcurl's words, but where they mislead: of a Unix socket it says that
+ * "localhost port 80" was not reached. */
+static const char *
+transport_text(struct snekbox_run *run, CURLcode code)
+{
+	const char *text = NULL;
+	long number = 0;
+
+	if (code == CURLE_OK && !run->headed)
+		return "the answer ended within its header";
+	if (code == CURLE_COULDNT_CONNECT &&
+	    curl_easy_getinfo(run->easy, CURLINFO_OS_ERRNO, &number) ==
+	    CURLE_OK && number != 0)
+		text = strerrordesc_np((int)number);
+	if (text != NULL)
+		return text;
+	return run->text[0] != '\0' ? run->text : curl_easy_strerror(code);
+}
+
 static void
 finish(struct snekbox_run *run, CURLcode code)
 {
 	struct sandbox_reply reply = {
 		.transport = transport_err(run, code),
-		.transport_text = run->text[0] != '\0' ? run->text
-		    : code == CURLE_OK && !run->headed
-		    ? "the answer ended within its header"
-		    : curl_easy_strerror(code),
+		.transport_text = transport_text(run, code),
 		.duration_ms = clock_ms() - run->begun_ms,
 	};
 	char *type = NULL;

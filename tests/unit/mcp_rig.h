@@ -35,7 +35,10 @@ struct fake {
 	enum fake_way way;
 	const char *answer;
 	int requests, gone;		/* gone: closed by us before an answer */
-	struct evhttp_request *waiting[32];
+	struct {
+		struct evhttp_request *request;
+		struct evhttp_connection *connection;
+	} waiting[32];
 	int n_waiting;
 	char url[128], path[100];
 };
@@ -58,9 +61,12 @@ fake_closed(struct evhttp_connection *connection, void *arg)
 	struct fake *peer = arg;
 
 	for (int i = 0; i < peer->n_waiting; i++) {
-		if (evhttp_request_get_connection(peer->waiting[i]) !=
-		    connection)
+		if (peer->waiting[i].connection != connection)
 			continue;
+		/* cut off from its connection, it is ours to free */
+		if (evhttp_request_get_connection(peer->waiting[i].request) ==
+		    NULL)
+			evhttp_request_free(peer->waiting[i].request);
 		peer->waiting[i] = peer->waiting[--peer->n_waiting];
 		peer->gone++;
 		return;
@@ -84,7 +90,8 @@ fake_request(struct evhttp_request *request, void *arg)
 		/* evhttp reads no further, and so would not see the end */
 		bufferevent_enable(
 		    evhttp_connection_get_bufferevent(connection), EV_READ);
-		peer->waiting[peer->n_waiting++] = request;
+		peer->waiting[peer->n_waiting].connection = connection;
+		peer->waiting[peer->n_waiting++].request = request;
 		break;
 	case FAKE_BUSY:
 		evhttp_send_error(request, 503, "busy");
@@ -101,7 +108,8 @@ static UNUSED void
 fake_release(struct fake *peer)
 {
 	while (peer->n_waiting > 0) {
-		struct evhttp_request *r = peer->waiting[--peer->n_waiting];
+		struct evhttp_request *r =
+		    peer->waiting[--peer->n_waiting].request;
 
 		evhttp_connection_set_closecb(
 		    evhttp_request_get_connection(r), NULL, NULL);
@@ -336,9 +344,9 @@ rig_run_ms(struct rig *rig, uint64_t ms)
 
 /* Turns the loop until the condition holds; fails after 20 s. */
 #define RIG_UNTIL(rig, condition) do { \
-	uint64_t last = clock_ms() + 20000; \
+	uint64_t rig_last = clock_ms() + 20000; \
 	while (!(condition)) { \
-		if (clock_ms() > last) \
+		if (clock_ms() > rig_last) \
 			fail_msg("never: %s", #condition); \
 		rig_turn(rig); \
 	} \

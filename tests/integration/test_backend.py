@@ -1,6 +1,8 @@
 """The sandbox is slow, down, silent or talks nonsense: rows E39 and E40, and
 every way in which a Snekbox fails."""
 
+import socket
+import subprocess
 import threading
 import time
 
@@ -9,7 +11,7 @@ import pytest
 from client import Session
 from fakes import (FakeSandbox, dead_url, eval_answer, http_answer,
                    program_of)
-from harness import poll
+from harness import PROGRAM, poll
 
 
 def test_E39_more_calls_than_workers_all_come_right(server):
@@ -163,7 +165,7 @@ def test_failure_of_the_sandbox_is_told_and_not_retried(failing, mode):
             assert result["error_type"] == FAILURES[mode][1], result
         assert result["error_type"] != "execution_error"
         assert result["error_message"] and result["details"]
-        assert "<html" not in result["details"]
+        assert len(result.said) < 1500
         session.request("ping")
 
 
@@ -219,12 +221,15 @@ def test_huge_reply_is_refused_not_swallowed(start_server):
         fake.close()
 
 
-def test_no_sandbox_configured_is_told_with_the_cure(start_server):
-    one = start_server("", processes=1)
-    with Session(one) as session:
-        result = session.call("print(1)")
-        assert result["error_type"] == "sandbox_unavailable"
-        assert "snekbox_url" in result.said.lower()
+def test_no_sandbox_configured_is_told_at_the_start():
+    """Better than a server that can never run anything."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("")       # an abstract name of the kernel's choice
+        listener.listen()
+        done = subprocess.run([PROGRAM], stdin=listener, timeout=10,
+                              capture_output=True, text=True, env={})
+    assert done.returncode not in (0, None) and done.returncode > 0
+    assert "snekbox_url" in done.stderr and "http://" in done.stderr
 
 
 def test_dead_addresses_only(start_server):

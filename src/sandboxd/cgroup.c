@@ -14,8 +14,8 @@
 #include "sandboxd/cgroup.h"
 
 #define ROOT "/sys/fs/cgroup"
-#define FOLDER "python-sandbox"	/* holds one folder for each service */
-#define NAME_BYTES 64		/* longest name of a control file */
+#define FOLDER "python-sandbox" /* holds one folder for each service */
+#define NAME_BYTES 64           /* longest name of a control file */
 #define REMOVE_TRIES 200
 #define REMOVE_PAUSE_NS 10000000L
 
@@ -127,7 +127,7 @@ give(const char *dir, const char *name, uid_t uid, gid_t gid)
 
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
 	if (geteuid() == 0 && chown(path, uid, gid) != 0)
-		return;		/* the first join will tell */
+		return; /* the first join will tell */
 }
 
 static enum err
@@ -138,14 +138,14 @@ set_memory(const struct cgroup *cg, const char *dir, uint64_t bytes)
 	if (cg->kind == CGROUP_V2) {
 		rc = write_number(dir, "memory.max", bytes);
 		/* not there without swap accounting */
-		if (rc == ERR_OK && write_file(dir, "memory.swap.max", "0") !=
-		    ERR_OK)
+		if (rc == ERR_OK &&
+		    write_file(dir, "memory.swap.max", "0") != ERR_OK)
 			return ERR_OK;
 		return rc;
 	}
 	rc = write_number(dir, "memory.limit_in_bytes", bytes);
-	if (rc == ERR_OK && write_number(dir, "memory.memsw.limit_in_bytes",
-	    bytes) != ERR_OK)
+	if (rc == ERR_OK &&
+	    write_number(dir, "memory.memsw.limit_in_bytes", bytes) != ERR_OK)
 		return ERR_OK;
 	return rc;
 }
@@ -154,8 +154,8 @@ static enum err
 make_run(struct cgroup *cg, unsigned dir, unsigned slot,
     const struct cgroup_limits *limits, uid_t uid, gid_t gid)
 {
-	bool memory = cg->kind == CGROUP_V2 ? cg->memory :
-	    cg->memory && dir == 0;
+	bool memory =
+	    cg->kind == CGROUP_V2 ? cg->memory : cg->memory && dir == 0;
 	bool processes = cg->kind == CGROUP_V2 ? cg->processes : !memory;
 	char path[PATH_MAX];
 	enum err rc;
@@ -172,8 +172,8 @@ make_run(struct cgroup *cg, unsigned dir, unsigned slot,
 }
 
 static enum err
-make_runs(struct cgroup *cg, unsigned slots,
-    const struct cgroup_limits *limits, uid_t uid, gid_t gid)
+make_runs(struct cgroup *cg, unsigned slots, const struct cgroup_limits *limits,
+    uid_t uid, gid_t gid)
 {
 	enum err rc = ERR_OK;
 
@@ -200,8 +200,8 @@ make_service(struct cgroup *cg, const char *parent, uid_t uid, gid_t gid)
 	if ((rc = make_dir(folder, uid, gid)) != ERR_OK)
 		return rc;
 	sweep(folder);
-	snprintf(dir, CGROUP_PATH_MAX, "%.*s/%ld", CGROUP_PATH_MAX - 32,
-	    folder, (long)getpid());
+	snprintf(dir, CGROUP_PATH_MAX, "%.*s/%ld", CGROUP_PATH_MAX - 32, folder,
+	    (long)getpid());
 	if ((rc = make_dir(dir, uid, gid)) != ERR_OK)
 		return rc;
 	cg->n_dirs++;
@@ -243,16 +243,17 @@ open_v2(struct cgroup *cg, uid_t uid, gid_t gid)
 		return rc;
 	give(cg->dirs[0], "cgroup.procs", uid, gid);
 	give(leaf, "cgroup.procs", uid, gid);
-	snprintf(leaf, sizeof(leaf), "%.*s", (int)(strrchr(cg->dirs[0], '/') -
-	    cg->dirs[0]), cg->dirs[0]);
+	snprintf(leaf, sizeof(leaf), "%.*s",
+	    (int)(strrchr(cg->dirs[0], '/') - cg->dirs[0]), cg->dirs[0]);
 	/* each level hands its controllers on; the upper ones may have it
 	 * already, and the last one tells whether it worked */
 	if (write_file(cg->moved_from, "cgroup.subtree_control",
-	    "+memory +pids") != ERR_OK || write_file(leaf,
-	    "cgroup.subtree_control", "+memory +pids") != ERR_OK)
+		"+memory +pids") != ERR_OK ||
+	    write_file(leaf, "cgroup.subtree_control", "+memory +pids") !=
+		ERR_OK)
 		errno = 0;
-	return write_file(cg->dirs[0], "cgroup.subtree_control",
-	    "+memory +pids");
+	return write_file(
+	    cg->dirs[0], "cgroup.subtree_control", "+memory +pids");
 }
 
 static enum err
@@ -307,7 +308,7 @@ cgroup_close(struct cgroup *cg)
 
 	if (cg->kind == CGROUP_V2 && cg->n_dirs > 0 &&
 	    write_file(cg->moved_from, "cgroup.procs", "0") != ERR_OK)
-		errno = 0;	/* the folder then stays for the next sweep */
+		errno = 0; /* the folder then stays for the next sweep */
 	for (unsigned d = 0; d < cg->n_dirs; d++) {
 		for (int i = 0; i < REMOVE_TRIES; i++) {
 			if (remove_service(cg->dirs[d]))
@@ -315,7 +316,7 @@ cgroup_close(struct cgroup *cg)
 			nanosleep(&pause, NULL);
 		}
 		*strrchr(cg->dirs[d], '/') = '\0';
-		rmdir(cg->dirs[d]);	/* stays while others use it */
+		rmdir(cg->dirs[d]); /* stays while others use it */
 	}
 	cg->n_dirs = 0;
 	cg->kind = CGROUP_NONE;
@@ -337,28 +338,29 @@ kills(int fd)
 }
 
 static int
-open_in(const struct cgroup *cg, unsigned dir, unsigned index,
-    const char *name, int flags)
+open_in(const struct cgroup *cg, unsigned dir, unsigned index, const char *name,
+    int flags)
 {
 	char path[PATH_MAX];
 
-	snprintf(path, sizeof(path), "%s/run-%u/%s", cg->dirs[dir], index,
-	    name);
+	snprintf(
+	    path, sizeof(path), "%s/run-%u/%s", cg->dirs[dir], index, name);
 	return open(path, flags | O_CLOEXEC);
 }
 
 void
-cgroup_slot_open(struct cgroup_slot *slot, const struct cgroup *cg,
-    unsigned index)
+cgroup_slot_open(
+    struct cgroup_slot *slot, const struct cgroup *cg, unsigned index)
 {
 	*slot = (struct cgroup_slot){ .procs = { -1, -1 }, .events = -1 };
 	for (unsigned d = 0; d < cg->n_dirs; d++)
-		slot->procs[d] = open_in(cg, d, index, "cgroup.procs",
-		    O_WRONLY);
+		slot->procs[d] =
+		    open_in(cg, d, index, "cgroup.procs", O_WRONLY);
 	if (cg->memory)
 		slot->events = open_in(cg, 0, index,
-		    cg->kind == CGROUP_V2 ? "memory.events" :
-		    "memory.oom_control", O_RDONLY);
+		    cg->kind == CGROUP_V2 ? "memory.events"
+					  : "memory.oom_control",
+		    O_RDONLY);
 	slot->kills = kills(slot->events);
 }
 

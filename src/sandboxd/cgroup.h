@@ -17,20 +17,20 @@
 enum cgroup_kind { CGROUP_NONE, CGROUP_V1, CGROUP_V2 };
 
 #define CGROUP_PATH_MAX 512
-#define CGROUP_DIRS 2		/* v1: memory and pids; v2: one for both */
+#define CGROUP_DIRS 2 /* v1: memory and pids; v2: one for both */
 
 struct cgroup {
 	enum cgroup_kind kind;
-	bool memory;		/* memory is bounded in sum */
+	bool memory; /* memory is bounded in sum */
 	bool processes;
 	unsigned n_dirs;
 	unsigned slots;
-	char dirs[CGROUP_DIRS][CGROUP_PATH_MAX];	/* parents of run-N */
-	char moved_from[CGROUP_PATH_MAX];	/* v2: where we came from */
+	char dirs[CGROUP_DIRS][CGROUP_PATH_MAX]; /* parents of run-N */
+	char moved_from[CGROUP_PATH_MAX];        /* v2: where we came from */
 };
 
 struct cgroup_limits {
-	uint64_t memory;	/* bytes */
+	uint64_t memory; /* bytes */
 	uint64_t processes;
 };
 
@@ -45,13 +45,13 @@ void cgroup_close(struct cgroup *cg);
 
 /* Descriptors through which a process of a slot joins and is watched. */
 struct cgroup_slot {
-	int procs[CGROUP_DIRS];	/* cgroup.procs, or -1 */
-	int events;		/* where oom_kill is counted, or -1 */
-	uint64_t kills;		/* its count when the slot was made */
+	int procs[CGROUP_DIRS]; /* cgroup.procs, or -1 */
+	int events;             /* where oom_kill is counted, or -1 */
+	uint64_t kills;         /* its count when the slot was made */
 };
 
-void cgroup_slot_open(struct cgroup_slot *slot, const struct cgroup *cg,
-    unsigned index);
+void cgroup_slot_open(
+    struct cgroup_slot *slot, const struct cgroup *cg, unsigned index);
 void cgroup_slot_close(struct cgroup_slot *slot);
 
 /* Moves the calling process into the slot. ERR_SYS. */

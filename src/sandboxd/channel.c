@@ -28,12 +28,12 @@ channel_send(int socket, const void *data, size_t n, int fd)
 		c->cmsg_len = CMSG_LEN(sizeof(int));
 		memcpy(CMSG_DATA(c), &fd, sizeof(fd));
 	}
-	while ((sent = sendmsg(socket, &msg, MSG_NOSIGNAL)) < 0 &&
-	    errno == EINTR)
+	while (
+	    (sent = sendmsg(socket, &msg, MSG_NOSIGNAL)) < 0 && errno == EINTR)
 		;
 	if (sent < 0)
-		return errno == EPIPE || errno == ECONNRESET ? ERR_CLOSED :
-		    ERR_SYS;
+		return errno == EPIPE || errno == ECONNRESET ? ERR_CLOSED
+							     : ERR_SYS;
 	return (size_t)sent == n ? ERR_OK : ERR_INTERNAL;
 }
 
@@ -44,8 +44,7 @@ descriptor_of(struct msghdr *msg)
 	int fd = -1;
 
 	if (c != NULL && c->cmsg_level == SOL_SOCKET &&
-	    c->cmsg_type == SCM_RIGHTS &&
-	    c->cmsg_len == CMSG_LEN(sizeof(int)))
+	    c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int)))
 		memcpy(&fd, CMSG_DATA(c), sizeof(fd));
 	return fd;
 }
@@ -55,8 +54,10 @@ channel_receive(int socket, void *ret_data, size_t n, int *ret_fd)
 {
 	struct iovec iov = { ret_data, n };
 	union control control = { .space = { 0 } };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1,
-		.msg_control = &control, .msg_controllen = sizeof(control) };
+	struct msghdr msg = { .msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control) };
 	ssize_t got;
 	int fd;
 

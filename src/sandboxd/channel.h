@@ -22,8 +22,8 @@ struct channel_spawn {
 };
 
 enum channel_flags {
-	CHANNEL_FORM = 1,	/* the body is a form */
-	CHANNEL_FONTS = 2,	/* keep the font cache that the run makes */
+	CHANNEL_FORM = 1,  /* the body is a form */
+	CHANNEL_FONTS = 2, /* keep the font cache that the run makes */
 };
 
 struct channel_job {
@@ -39,19 +39,19 @@ enum channel_kind { CHANNEL_READY = 1, CHANNEL_REPLY, CHANNEL_FAILED };
 
 struct channel_note {
 	uint32_t kind;
-	uint32_t status;		/* HTTP status of a reply */
-	char text[CHANNEL_TEXT];	/* why it failed */
+	uint32_t status;         /* HTTP status of a reply */
+	char text[CHANNEL_TEXT]; /* why it failed */
 };
 
 /* Sends n bytes with a descriptor (borrowed; -1: none) as one message.
  * ERR_CLOSED when nobody listens, ERR_SYS. */
-enum err channel_send(int socket, const void *data, size_t n, int fd)
-    MUST_CHECK;
+enum err
+channel_send(int socket, const void *data, size_t n, int fd) MUST_CHECK;
 
 /* Receives a message of exactly n bytes; *ret_fd is owned, -1 when none came
  * with it. ERR_CLOSED at the end, ERR_TIMEOUT when a non-blocking socket has
  * none yet, ERR_PARSE for another length, ERR_SYS. */
-enum err channel_receive(int socket, void *ret_data, size_t n, int *ret_fd)
-    MUST_CHECK;
+enum err
+channel_receive(int socket, void *ret_data, size_t n, int *ret_fd) MUST_CHECK;
 
 #endif

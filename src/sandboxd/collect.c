@@ -22,8 +22,8 @@ struct walk {
 	int root;
 };
 
-static enum err walk_dir(struct walk *walk, int dir, const char *prefix,
-    unsigned depth);
+static enum err
+walk_dir(struct walk *walk, int dir, const char *prefix, unsigned depth);
 
 static bool
 same_time(const struct timespec *a, const struct timespec *b)
@@ -33,8 +33,8 @@ same_time(const struct timespec *a, const struct timespec *b)
 
 /* Whether the file still holds what was uploaded. */
 static bool
-same_content(int root, const struct found *file,
-    const struct request_file *sent)
+same_content(
+    int root, const struct found *file, const struct request_file *sent)
 {
 	char part[COMPARE_BYTES];
 	CLEANUP_FD int fd = -1;
@@ -59,7 +59,7 @@ same_content(int root, const struct found *file,
 static bool
 is_unchanged(const struct walk *walk, const struct found *file)
 {
-	for (size_t i = walk->req->n_files; i-- > 0; ) {
+	for (size_t i = walk->req->n_files; i-- > 0;) {
 		const struct request_file *sent = &walk->req->files[i];
 		const struct upload *up = &walk->uploads[i];
 
@@ -80,8 +80,7 @@ add(struct collection *out, struct found *file)
 {
 	if (out->n == out->cap) {
 		size_t cap = out->cap == 0 ? 64 : out->cap * 2;
-		struct found *files = realloc(out->files,
-		    cap * sizeof(*files));
+		struct found *files = realloc(out->files, cap * sizeof(*files));
 
 		if (files == NULL) {
 			free(file->path);
@@ -95,24 +94,25 @@ add(struct collection *out, struct found *file)
 }
 
 static enum err
-add_path(struct walk *walk, char *path, const struct stat *st,
-    const char *skip)
+add_path(struct walk *walk, char *path, const struct stat *st, const char *skip)
 {
 	struct found file = {
-		.path = path, .size = (uint64_t)st->st_size,
-		.inode = st->st_ino, .mtime = st->st_mtim,
-		.ctime = st->st_ctim, .skip = skip,
+		.path = path,
+		.size = (uint64_t)st->st_size,
+		.inode = st->st_ino,
+		.mtime = st->st_mtim,
+		.ctime = st->st_ctim,
+		.skip = skip,
 	};
 
 	if (skip == NULL && !S_ISREG(st->st_mode))
-		file.skip = S_ISLNK(st->st_mode) ? "a link" :
-		    "not a regular file";
+		file.skip =
+		    S_ISLNK(st->st_mode) ? "a link" : "not a regular file";
 	if (file.skip == NULL && is_unchanged(walk, &file)) {
 		free(path);
 		return ERR_OK;
 	}
-	if (file.skip == NULL && utf8_valid(path, strlen(path)) !=
-	    strlen(path))
+	if (file.skip == NULL && utf8_valid(path, strlen(path)) != strlen(path))
 		file.skip = "its name is not UTF-8";
 	return add(walk->out, &file);
 }
@@ -128,16 +128,17 @@ walk_entry(struct walk *walk, int dir, const char *prefix, const char *name,
 	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
 		return ERR_OK;
 	if (asprintf(&path, "%s%s%s", prefix, prefix[0] != '\0' ? "/" : "",
-	    name) < 0) {
+		name) < 0) {
 		path = NULL;
 		return ERR_NOMEM;
 	}
 	if (!S_ISDIR(st.st_mode))
-		return name[0] == '_' ? ERR_OK :
-		    add_path(walk, STEAL_PTR(path), &st, NULL);
+		return name[0] == '_'
+		    ? ERR_OK
+		    : add_path(walk, STEAL_PTR(path), &st, NULL);
 	if (depth == DEPTH_MAX)
-		return add_path(walk, STEAL_PTR(path), &st,
-		    "a folder nested too deeply");
+		return add_path(
+		    walk, STEAL_PTR(path), &st, "a folder nested too deeply");
 	sub = tree_open(dir, name, O_RDONLY | O_DIRECTORY, 0);
 	return sub < 0 ? ERR_OK : walk_dir(walk, sub, path, depth + 1);
 }

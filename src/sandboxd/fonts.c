@@ -31,8 +31,8 @@ is_list(const char *name)
 static void
 keep(int folder, const char *name, int from)
 {
-	CLEANUP_FD int to = openat(folder, PART, O_WRONLY | O_CREAT | O_TRUNC |
-	    O_CLOEXEC, 0444);
+	CLEANUP_FD int to = openat(
+	    folder, PART, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0444);
 	struct stat st;
 	ssize_t n = 1;
 

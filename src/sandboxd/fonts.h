@@ -8,7 +8,8 @@
 #define SANDBOXD_FONTS_H
 
 /* The request that makes the list. */
-#define FONTS_REQUEST "{\"input\": \"try:\\n import matplotlib.font_manager\\n" \
+#define FONTS_REQUEST \
+	"{\"input\": \"try:\\n import matplotlib.font_manager\\n" \
 	"except ImportError:\\n pass\", \"timeout\": 60}"
 
 /* Copies the list out of the run's matplotlib folder (cache) to where

@@ -22,14 +22,14 @@
 #include "sandboxd/userns.h"
 
 #define PREPARE_MS 20000
-#define TAIL_ARGS 8		/* what a slot appends to the plan's argv */
+#define TAIL_ARGS 8 /* what a slot appends to the plan's argv */
 #define MESSAGE_MAX 1000
 #define FILE_MARGIN (1u << 20)
 /* bwrap, the first process of the jail and the init's wait are not the
  * program's */
 #define OWN_PROCESSES 2
 
-enum { LOCAL, REMOTE };		/* the two ends of a pair */
+enum { LOCAL, REMOTE }; /* the two ends of a pair */
 
 struct ends {
 	int launch[2], in[2], out[2], err[2];
@@ -128,7 +128,9 @@ make_filter(struct ends *ends, const struct plan *plan)
 	ends->filter = fds[0];
 	out = fds[1];
 	return write(out, plan->filter, plan->filter_len) ==
-	    (ssize_t)plan->filter_len ? ERR_OK : ERR_SYS;
+		(ssize_t)plan->filter_len
+	    ? ERR_OK
+	    : ERR_SYS;
 }
 
 static enum err
@@ -136,10 +138,10 @@ make_ends(struct ends *ends, const struct plan *plan)
 {
 	enum err rc;
 
-	*ends = (struct ends){ { -1, -1 }, { -1, -1 }, { -1, -1 },
-		{ -1, -1 }, -1 };
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0,
-	    ends->launch) != 0)
+	*ends =
+	    (struct ends){ { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 }, -1 };
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends->launch) !=
+	    0)
 		return ERR_SYS;
 	if ((rc = make_pipe(ends->in, 1)) != ERR_OK ||
 	    (rc = make_pipe(ends->out, 0)) != ERR_OK ||
@@ -150,8 +152,8 @@ make_ends(struct ends *ends, const struct plan *plan)
 
 /* The font cache that was made at the start, if it is there by now. */
 static size_t
-add_fonts(const char **argv, size_t n, const struct plan *plan, char *from,
-    char *to)
+add_fonts(
+    const char **argv, size_t n, const struct plan *plan, char *from, char *to)
 {
 	CLEANUP_DIR DIR *d = NULL;
 	struct dirent *e;
@@ -163,8 +165,7 @@ add_fonts(const char **argv, size_t n, const struct plan *plan, char *from,
 		;
 	if (e == NULL)
 		return n;
-	snprintf(from, PATH_MAX, "%s/" JAIL_FONTS "/%s", plan->base,
-	    e->d_name);
+	snprintf(from, PATH_MAX, "%s/" JAIL_FONTS "/%s", plan->base, e->d_name);
 	snprintf(to, PATH_MAX, LAUNCH_MPLCONFIGDIR "/%s", e->d_name);
 	argv[n++] = "--ro-bind";
 	argv[n++] = from;
@@ -197,8 +198,8 @@ place_descriptors(const struct ends *ends)
 /* In the child: joins the slot's cgroup and becomes bwrap, with an empty
  * environment (bwrap's own is readable where /proc is). */
 __attribute__((noreturn)) static void
-become_bwrap(const struct jail *jail, const struct plan *plan,
-    const struct ends *ends)
+become_bwrap(
+    const struct jail *jail, const struct plan *plan, const struct ends *ends)
 {
 	static char *const nothing[] = { NULL };
 	const char *argv[PLAN_ARGS_MAX + TAIL_ARGS];
@@ -219,8 +220,8 @@ become_bwrap(const struct jail *jail, const struct plan *plan,
 	argv[n] = NULL;
 	if (place_descriptors(ends) == ERR_OK)
 		execve(argv[0], (char *const *)argv, nothing);
-	dprintf(STDERR_FILENO, "can't execute %s: %s", argv[0],
-	    strerror(errno));
+	dprintf(
+	    STDERR_FILENO, "can't execute %s: %s", argv[0], strerror(errno));
 	_exit(127);
 }
 
@@ -255,10 +256,11 @@ await_ready(struct jail *jail, struct buf *text)
 	while (n > 0 && (message[n - 1] == '\n' || message[n - 1] == '\0'))
 		n--;
 	if (n <= 0)
-		return buf_puts(text, "the jail did not start") == ERR_OK ?
-		    ERR_SYS : ERR_NOMEM;
-	return buf_append(text, message, (size_t)n) == ERR_OK ? ERR_SYS :
-	    ERR_NOMEM;
+		return buf_puts(text, "the jail did not start") == ERR_OK
+		    ? ERR_SYS
+		    : ERR_NOMEM;
+	return buf_append(text, message, (size_t)n) == ERR_OK ? ERR_SYS
+							      : ERR_NOMEM;
 }
 
 /* Steps before there is a bwrap that could speak. */
@@ -285,15 +287,20 @@ prepare(struct jail *jail, const struct plan *plan, unsigned slot,
 }
 
 enum err
-jail_prepare(struct jail *jail, const struct plan *plan, unsigned slot,
-    struct buf *text)
+jail_prepare(
+    struct jail *jail, const struct plan *plan, unsigned slot, struct buf *text)
 {
 	struct ends ends = { { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 },
 		-1 };
 	const char *step;
 
-	*jail = (struct jail){ .pidfd = -1, .home = -1, .cache = -1,
-		.launch = -1, .in = -1, .out = -1, .err = -1 };
+	*jail = (struct jail){ .pidfd = -1,
+		.home = -1,
+		.cache = -1,
+		.launch = -1,
+		.in = -1,
+		.out = -1,
+		.err = -1 };
 	if (prepare(jail, plan, slot, &ends, &step) == ERR_OK)
 		return await_ready(jail, text);
 	if (buf_printf(text, "%s: %s", step, strerror(errno)) != ERR_OK)
@@ -332,8 +339,8 @@ address_space(const struct plan *plan)
 }
 
 enum err
-jail_launch(struct jail *jail, const struct plan *plan,
-    const struct request *req)
+jail_launch(
+    struct jail *jail, const struct plan *plan, const struct request *req)
 {
 	struct launch_head head = { .magic = LAUNCH_MAGIC };
 	struct buf args;

@@ -21,26 +21,26 @@
 #include "sandboxd/request.h"
 
 /* Folders of the base that the spawner lays out (PLAN_BASE/…). */
-#define JAIL_BOX "box"		/* where each slot mounts its tmpfs */
+#define JAIL_BOX "box" /* where each slot mounts its tmpfs */
 #define JAIL_EMPTY "empty"
-#define JAIL_FONTS "fonts"	/* the font cache, when it has been made */
+#define JAIL_FONTS "fonts" /* the font cache, when it has been made */
 #define JAIL_INIT "init"
 
 struct jail {
-	pid_t pid;		/* bwrap, or 0 */
-	int pidfd;		/* of it */
-	int home;		/* the program's /home */
-	int cache;		/* its matplotlib folder */
-	int launch;		/* socket to the init */
-	int in, out, err;	/* our ends of the program's 0, 1 and 2 */
+	pid_t pid;        /* bwrap, or 0 */
+	int pidfd;        /* of it */
+	int home;         /* the program's /home */
+	int cache;        /* its matplotlib folder */
+	int launch;       /* socket to the init */
+	int in, out, err; /* our ends of the program's 0, 1 and 2 */
 	struct cgroup_slot cgroup;
 };
 
 /* Builds a jail and waits until its init stands. On failure ERR_SYS and why,
  * in bubblewrap's words, is appended to text. The calling process must have
  * one thread and be a subreaper. */
-enum err jail_prepare(struct jail *jail, const struct plan *plan,
-    unsigned slot, struct buf *text) MUST_CHECK;
+enum err jail_prepare(struct jail *jail, const struct plan *plan, unsigned slot,
+    struct buf *text) MUST_CHECK;
 
 /* Starts the program. ERR_SYS when the jail is gone. */
 enum err jail_launch(struct jail *jail, const struct plan *plan,

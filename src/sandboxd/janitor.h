@@ -14,7 +14,7 @@
 
 struct janitor {
 	pid_t pid;
-	int pipe;		/* closes when the service ends */
+	int pipe; /* closes when the service ends */
 };
 
 /* Starts it; both arguments are copied. ERR_SYS. */

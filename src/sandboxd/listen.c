@@ -33,14 +33,15 @@ default_address(char *text, size_t size)
 	const char *dir = getenv("XDG_RUNTIME_DIR");
 
 	if (geteuid() == 0)
-		snprintf(text, size, UNIX_PREFIX "/run/python-sandbox/"
-		    SOCKET_NAME);
+		snprintf(
+		    text, size, UNIX_PREFIX "/run/python-sandbox/" SOCKET_NAME);
 	else if (dir != NULL && dir[0] == '/')
-		snprintf(text, size, UNIX_PREFIX "%s/python-sandbox/"
-		    SOCKET_NAME, dir);
+		snprintf(text, size,
+		    UNIX_PREFIX "%s/python-sandbox/" SOCKET_NAME, dir);
 	else
-		snprintf(text, size, UNIX_PREFIX "/tmp/python-sandbox-%u/"
-		    SOCKET_NAME, geteuid());
+		snprintf(text, size,
+		    UNIX_PREFIX "/tmp/python-sandbox-%u/" SOCKET_NAME,
+		    geteuid());
 }
 
 /* A folder that others could have prepared (in /tmp) must be our own. */
@@ -54,20 +55,26 @@ check_folder(const char *path, uid_t uid, gid_t gid, struct stat *ret_st,
 
 	snprintf(dir, sizeof(dir), "%s", path);
 	if ((slash = strrchr(dir, '/')) == NULL || slash == dir)
-		return set_fault(fault, "sandboxd_listen: %s is no absolute "
-		    "path in a folder", path);
+		return set_fault(fault,
+		    "sandboxd_listen: %s is no absolute "
+		    "path in a folder",
+		    path);
 	*slash = '\0';
 	made = mkdir(dir, 0750);
 	if (made == 0 && geteuid() == 0 && chown(dir, uid, gid) != 0)
-		return set_fault(fault, "sandboxd_listen: %s: %s", dir,
-		    strerror(errno));
+		return set_fault(
+		    fault, "sandboxd_listen: %s: %s", dir, strerror(errno));
 	if (lstat(dir, ret_st) != 0 || !S_ISDIR(ret_st->st_mode))
-		return set_fault(fault, "sandboxd_listen: %s is no folder: "
-		    "make it", dir);
+		return set_fault(fault,
+		    "sandboxd_listen: %s is no folder: "
+		    "make it",
+		    dir);
 	if (made != 0 && strncmp(dir, "/tmp/python-sandbox-", 20) == 0 &&
 	    ret_st->st_uid != geteuid() && geteuid() != 0)
-		return set_fault(fault, "sandboxd_listen: %s belongs to "
-		    "somebody else", dir);
+		return set_fault(fault,
+		    "sandboxd_listen: %s belongs to "
+		    "somebody else",
+		    dir);
 	return ERR_OK;
 }
 
@@ -75,13 +82,14 @@ check_folder(const char *path, uid_t uid, gid_t gid, struct stat *ret_st,
 static bool
 is_served(const struct sockaddr_un *address)
 {
-	CLEANUP_FD int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC |
-	    SOCK_NONBLOCK, 0);
+	CLEANUP_FD int fd =
+	    socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	if (fd < 0)
 		return false;
 	return connect(fd, (const struct sockaddr *)address,
-	    sizeof(*address)) == 0 || errno == EAGAIN;
+		   sizeof(*address)) == 0 ||
+	    errno == EAGAIN;
 }
 
 static enum err
@@ -92,15 +100,20 @@ remove_stale(const struct sockaddr_un *address, struct conf_fault *fault)
 	if (lstat(address->sun_path, &st) != 0)
 		return ERR_OK;
 	if (!S_ISSOCK(st.st_mode))
-		return set_fault(fault, "sandboxd_listen: %s is there and is "
-		    "no socket", address->sun_path);
+		return set_fault(fault,
+		    "sandboxd_listen: %s is there and is "
+		    "no socket",
+		    address->sun_path);
 	if (is_served(address))
-		return set_fault(fault, "sandboxd_listen: another sandboxd "
+		return set_fault(fault,
+		    "sandboxd_listen: another sandboxd "
 		    "already serves %s: stop it, or choose another path",
 		    address->sun_path);
 	if (unlink(address->sun_path) != 0)
-		return set_fault(fault, "sandboxd_listen: %s can't be "
-		    "replaced: %s", address->sun_path, strerror(errno));
+		return set_fault(fault,
+		    "sandboxd_listen: %s can't be "
+		    "replaced: %s",
+		    address->sun_path, strerror(errno));
 	return ERR_OK;
 }
 
@@ -131,8 +144,10 @@ open_unix(struct listen *ls, const char *path, int backlog, uid_t uid,
 	int bound;
 
 	if (strlen(path) >= sizeof(address.sun_path))
-		return set_fault(fault, "sandboxd_listen: %s is longer than "
-		    "107 bytes", path);
+		return set_fault(fault,
+		    "sandboxd_listen: %s is longer than "
+		    "107 bytes",
+		    path);
 	memcpy(address.sun_path, path, strlen(path));
 	memcpy(ls->path, address.sun_path, sizeof(ls->path));
 	if ((rc = check_folder(path, uid, gid, &folder, fault)) != ERR_OK ||
@@ -140,13 +155,13 @@ open_unix(struct listen *ls, const char *path, int backlog, uid_t uid,
 		return rc;
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	mask = umask(0177);
-	bound = fd < 0 ? -1 : bind(fd, (const struct sockaddr *)&address,
-	    sizeof(address));
+	bound = fd < 0
+	    ? -1
+	    : bind(fd, (const struct sockaddr *)&address, sizeof(address));
 	umask(mask);
-	if (bound != 0 || listen(fd, backlog) != 0 ||
-	    lstat(path, &st) != 0)
-		return set_fault(fault, "sandboxd_listen: %s: %s", path,
-		    strerror(errno));
+	if (bound != 0 || listen(fd, backlog) != 0 || lstat(path, &st) != 0)
+		return set_fault(
+		    fault, "sandboxd_listen: %s: %s", path, strerror(errno));
 	ls->device = st.st_dev;
 	ls->inode = st.st_ino;
 	if ((rc = give_socket(ls, uid, &folder, fault)) != ERR_OK)
@@ -158,8 +173,8 @@ open_unix(struct listen *ls, const char *path, int backlog, uid_t uid,
 
 /* A sandbox that everybody on the network may use is a mistake. */
 static enum err
-parse_tcp(const char *text, struct sockaddr_in *address,
-    struct conf_fault *fault)
+parse_tcp(
+    const char *text, struct sockaddr_in *address, struct conf_fault *fault)
 {
 	const char *colon = strrchr(text, ':');
 	char host[64], *end;
@@ -167,8 +182,10 @@ parse_tcp(const char *text, struct sockaddr_in *address,
 
 	*address = (struct sockaddr_in){ .sin_family = AF_INET };
 	if (colon == NULL || (size_t)(colon - text) >= sizeof(host))
-		return set_fault(fault, "sandboxd_listen: %s is neither "
-		    "unix:/path nor 127.0.0.1:port", text);
+		return set_fault(fault,
+		    "sandboxd_listen: %s is neither "
+		    "unix:/path nor 127.0.0.1:port",
+		    text);
 	memcpy(host, text, (size_t)(colon - text));
 	host[colon - text] = '\0';
 	if (strcmp(host, "localhost") == 0)
@@ -176,18 +193,22 @@ parse_tcp(const char *text, struct sockaddr_in *address,
 	port = strtoul(colon + 1, &end, 10);
 	if (inet_pton(AF_INET, host, &address->sin_addr) != 1 ||
 	    ntohl(address->sin_addr.s_addr) >> 24 != 127)
-		return set_fault(fault, "sandboxd_listen: %s: only loopback "
-		    "addresses are served, there is no authentication", text);
+		return set_fault(fault,
+		    "sandboxd_listen: %s: only loopback "
+		    "addresses are served, there is no authentication",
+		    text);
 	if (colon[1] < '0' || colon[1] > '9' || *end != '\0' || port > 65535)
-		return set_fault(fault, "sandboxd_listen: %s: a port is a "
-		    "number up to 65535", text);
+		return set_fault(fault,
+		    "sandboxd_listen: %s: a port is a "
+		    "number up to 65535",
+		    text);
 	address->sin_port = htons((uint16_t)port);
 	return ERR_OK;
 }
 
 static enum err
-open_tcp(struct listen *ls, const char *text, int backlog,
-    struct conf_fault *fault)
+open_tcp(
+    struct listen *ls, const char *text, int backlog, struct conf_fault *fault)
 {
 	struct sockaddr_in address;
 	socklen_t size = sizeof(address);
@@ -199,15 +220,16 @@ open_tcp(struct listen *ls, const char *text, int backlog,
 	if ((rc = parse_tcp(text, &address, fault)) != ERR_OK)
 		return rc;
 	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on,
-	    sizeof(on)) != 0 ||
+	if (fd < 0 ||
+	    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
 	    bind(fd, (struct sockaddr *)&address, size) != 0 ||
 	    listen(fd, backlog) != 0 ||
 	    getsockname(fd, (struct sockaddr *)&address, &size) != 0)
-		return set_fault(fault, "sandboxd_listen: %s: %s", text,
-		    strerror(errno));
-	snprintf(ls->name, sizeof(ls->name), "%s:%u", inet_ntop(AF_INET,
-	    &address.sin_addr, host, sizeof(host)), ntohs(address.sin_port));
+		return set_fault(
+		    fault, "sandboxd_listen: %s: %s", text, strerror(errno));
+	snprintf(ls->name, sizeof(ls->name), "%s:%u",
+	    inet_ntop(AF_INET, &address.sin_addr, host, sizeof(host)),
+	    ntohs(address.sin_port));
 	ls->fd = STEAL_FD(fd);
 	return ERR_OK;
 }

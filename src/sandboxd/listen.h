@@ -7,14 +7,14 @@
 #include "base/conf.h"
 #include "base/err.h"
 
-#define LISTEN_PATH_MAX 108	/* of a socket address */
+#define LISTEN_PATH_MAX 108 /* of a socket address */
 
 struct listen {
-	int fd;			/* owned until it is handed on */
-	char path[LISTEN_PATH_MAX];	/* of the Unix socket, or "" */
-	dev_t device;		/* and its inode, so that only ours is */
-	ino_t inode;		/* removed */
-	char name[160];		/* for people: "unix:/…" or "127.0.0.1:8060" */
+	int fd;                     /* owned until it is handed on */
+	char path[LISTEN_PATH_MAX]; /* of the Unix socket, or "" */
+	dev_t device;               /* and its inode, so that only ours is */
+	ino_t inode;                /* removed */
+	char name[160]; /* for people: "unix:/…" or "127.0.0.1:8060" */
 };
 
 /* Listens where address says: unix:/path, HOST:PORT with a loopback host, or

@@ -8,8 +8,13 @@
 #include "base/log.h"
 #include "sandboxd/service.h"
 
-enum action { ACTION_SERVE, ACTION_CHECK, ACTION_PRINT, ACTION_VERSION,
-	ACTION_HELP };
+enum action {
+	ACTION_SERVE,
+	ACTION_CHECK,
+	ACTION_PRINT,
+	ACTION_VERSION,
+	ACTION_HELP
+};
 
 static const struct {
 	const char *option;
@@ -54,16 +59,20 @@ open_log(const struct conf *conf, struct conf_fault *fault)
 	int fd = STDERR_FILENO;
 
 	if (log_level_parse(conf->log_level, &level) != ERR_OK) {
-		snprintf(fault->text, sizeof(fault->text), "log_level: %s is "
-		    "none of error, warn, info, debug", conf->log_level);
+		snprintf(fault->text, sizeof(fault->text),
+		    "log_level: %s is "
+		    "none of error, warn, info, debug",
+		    conf->log_level);
 		return ERR_CONF;
 	}
 	if (conf->log_file[0] != '\0')
-		fd = open(conf->log_file, O_WRONLY | O_APPEND | O_CREAT |
-		    O_CLOEXEC, 0640);
+		fd = open(conf->log_file,
+		    O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
 	if (fd < 0) {
-		snprintf(fault->text, sizeof(fault->text), "log_file: %s "
-		    "can't be written", conf->log_file);
+		snprintf(fault->text, sizeof(fault->text),
+		    "log_file: %s "
+		    "can't be written",
+		    conf->log_file);
 		return ERR_CONF;
 	}
 	log_setup(level, fd);

@@ -30,7 +30,7 @@ add_decoded(struct output *out)
 
 	out->after_cr = bytes[0] == '\r';
 	if (bytes[0] == '\n' && was_cr)
-		return ERR_OK;	/* the "\r" before has become a "\n" */
+		return ERR_OK; /* the "\r" before has become a "\n" */
 	if (bytes[0] == '\r')
 		return add_char(out, "\n", 1);
 	return add_char(out, bytes, out->decoder.have);
@@ -75,8 +75,8 @@ between_chars(const struct output *out)
 {
 	const struct utf8_decoder *d = &out->decoder;
 
-	return !out->after_cr && (d->have == 0 || d->have == d->need ||
-	    d->bytes[0] < 0x80);
+	return !out->after_cr &&
+	    (d->have == 0 || d->have == d->need || d->bytes[0] < 0x80);
 }
 
 enum err
@@ -86,8 +86,8 @@ output_feed(struct output *out, const void *data, size_t n)
 	enum err rc = ERR_OK;
 
 	while (p < end && rc == ERR_OK) {
-		size_t run = between_chars(out) ?
-		    plain_run(p, (size_t)(end - p)) : 0;
+		size_t run =
+		    between_chars(out) ? plain_run(p, (size_t)(end - p)) : 0;
 
 		if (run > *out->left)
 			run = (size_t)*out->left;

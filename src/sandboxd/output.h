@@ -18,7 +18,7 @@ struct output {
 	struct buf text;
 	struct utf8_decoder decoder;
 	bool after_cr;
-	uint64_t *left;		/* characters still allowed; borrowed, may be
+	uint64_t *left; /* characters still allowed; borrowed, may be
 				 * shared by two outputs */
 };
 
@@ -27,8 +27,7 @@ void output_done(struct output *out);
 
 /* Takes n bytes. ERR_LIMIT when there were more characters than allowed (the
  * text holds those that were), ERR_NOMEM. */
-enum err output_feed(struct output *out, const void *data, size_t n)
-    MUST_CHECK;
+enum err output_feed(struct output *out, const void *data, size_t n) MUST_CHECK;
 
 /* The end: a character that is not complete is a bad one. */
 enum err output_end(struct output *out) MUST_CHECK;

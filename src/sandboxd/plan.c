@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "sandboxd/filter.h"
+#include "sandboxd/seccomp.h"
 #include "sandboxd/jail.h"
 #include "sandboxd/launch.h"
 #include "sandboxd/plan.h"
@@ -17,24 +17,45 @@
 
 /* Every namespace, no capability, one session, one life. */
 static const char *const isolation[] = {
-	BWRAP, "--unshare-user", "--unshare-all", "--disable-userns",
-	"--die-with-parent", "--new-session", "--cap-drop", "ALL",
-	"--uid", NOBODY, "--gid", NOBODY, "--hostname", "sandbox",
-	"--clearenv", "--seccomp", "4",
+	BWRAP,
+	"--unshare-user",
+	"--unshare-all",
+	"--disable-userns",
+	"--die-with-parent",
+	"--new-session",
+	"--cap-drop",
+	"ALL",
+	"--uid",
+	NOBODY,
+	"--gid",
+	NOBODY,
+	"--hostname",
+	"sandbox",
+	"--clearenv",
+	"--seccomp",
+	"4",
 };
 
 /* What Python and its libraries need of the host, read-only. Neither
  * /usr/local nor all of /usr/share: a site keeps its own things there. */
 static const char *const readable[] = {
-	"/usr/lib", "/etc/ld.so.cache", "/etc/alternatives", "/etc/fonts",
-	"/etc/matplotlibrc", "/etc/mime.types", "/usr/share/fonts",
-	"/usr/share/fontconfig", "/usr/share/zoneinfo", "/usr/share/mime",
-	"/usr/share/matplotlib", "/usr/share/tcltk",
+	"/usr/lib",
+	"/etc/ld.so.cache",
+	"/etc/alternatives",
+	"/etc/fonts",
+	"/etc/matplotlibrc",
+	"/etc/mime.types",
+	"/usr/share/fonts",
+	"/usr/share/fontconfig",
+	"/usr/share/zoneinfo",
+	"/usr/share/mime",
+	"/usr/share/matplotlib",
+	"/usr/share/tcltk",
 };
 
 /* Links on a merged /usr, folders elsewhere. */
-static const char *const libraries[] = { "/lib", "/lib64", "/lib32",
-	"/libx32", "/usr/lib64", "/usr/lib32", "/usr/libx32" };
+static const char *const libraries[] = { "/lib", "/lib64", "/lib32", "/libx32",
+	"/usr/lib64", "/usr/lib32", "/usr/libx32" };
 
 static const char *const devices[] = { "/dev/null", "/dev/zero", "/dev/full",
 	"/dev/random", "/dev/urandom" };
@@ -70,8 +91,8 @@ add3(struct plan *plan, const char *option, const char *from, const char *to)
 
 /* Binds a part of the base. */
 static enum err
-add_base(struct plan *plan, const char *option, const char *part,
-    const char *to)
+add_base(
+    struct plan *plan, const char *option, const char *part, const char *to)
 {
 	char path[PATH_MAX];
 
@@ -84,15 +105,15 @@ add_readable(struct plan *plan)
 {
 	enum err rc = ERR_OK;
 
-	for (size_t i = 0; i < sizeof(readable) / sizeof(readable[0]) &&
-	    rc == ERR_OK; i++) {
+	for (size_t i = 0;
+	     i < sizeof(readable) / sizeof(readable[0]) && rc == ERR_OK; i++) {
 		if (access(readable[i], F_OK) == 0)
 			rc = add3(plan, "--ro-bind", readable[i], readable[i]);
 	}
 	/* a web server's own programs, with their secrets, may lie in it */
 	if (rc == ERR_OK && access("/usr/lib/cgi-bin", F_OK) == 0)
-		rc = add_base(plan, "--ro-bind", JAIL_EMPTY,
-		    "/usr/lib/cgi-bin");
+		rc =
+		    add_base(plan, "--ro-bind", JAIL_EMPTY, "/usr/lib/cgi-bin");
 	return rc;
 }
 
@@ -118,8 +139,8 @@ add_libraries(struct plan *plan)
 {
 	enum err rc = ERR_OK;
 
-	for (size_t i = 0; i < sizeof(libraries) / sizeof(libraries[0]) &&
-	    rc == ERR_OK; i++)
+	for (size_t i = 0;
+	     i < sizeof(libraries) / sizeof(libraries[0]) && rc == ERR_OK; i++)
 		rc = add_library(plan, libraries[i]);
 	return rc;
 }
@@ -129,8 +150,8 @@ add_devices(struct plan *plan)
 {
 	enum err rc = ERR_OK;
 
-	for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]) &&
-	    rc == ERR_OK; i++)
+	for (size_t i = 0;
+	     i < sizeof(devices) / sizeof(devices[0]) && rc == ERR_OK; i++)
 		rc = add3(plan, "--dev-bind", devices[i], devices[i]);
 	return rc;
 }
@@ -141,13 +162,13 @@ add_own(struct plan *plan)
 	enum err rc;
 
 	if ((rc = add_base(plan, "--bind", JAIL_BOX "/home", "/home")) !=
-	    ERR_OK ||
+		ERR_OK ||
 	    (rc = add_base(plan, "--bind", JAIL_BOX "/tmp", "/tmp")) !=
-	    ERR_OK ||
+		ERR_OK ||
 	    (rc = add_base(plan, "--bind", JAIL_BOX "/shm", "/dev/shm")) !=
-	    ERR_OK ||
+		ERR_OK ||
 	    (rc = add_base(plan, "--bind", JAIL_BOX "/cache",
-	    LAUNCH_MPLCONFIGDIR)) != ERR_OK ||
+		 LAUNCH_MPLCONFIGDIR)) != ERR_OK ||
 	    (rc = add_base(plan, "--ro-bind", JAIL_INIT, "/.init")) != ERR_OK)
 		return rc;
 	return add3(plan, "--chdir", "/home", "--remount-ro");
@@ -188,7 +209,8 @@ add_python(const char *item, void *arg)
 	    realpath(item, real) == NULL) {
 		snprintf(list->fault->text, sizeof(list->fault->text),
 		    "sandboxd_python: %s can't be executed: install it "
-		    "(apt-get install python3) or name another", item);
+		    "(apt-get install python3) or name another",
+		    item);
 		return ERR_CONF;
 	}
 	if (plan->python[0] == '\0')
@@ -196,8 +218,8 @@ add_python(const char *item, void *arg)
 	if ((rc = add_prefix(plan, real)) != ERR_OK ||
 	    (rc = add3(plan, "--ro-bind", real, real)) != ERR_OK)
 		return rc;
-	return strcmp(real, item) == 0 ? ERR_OK :
-	    add3(plan, "--ro-bind", real, item);
+	return strcmp(real, item) == 0 ? ERR_OK
+				       : add3(plan, "--ro-bind", real, item);
 }
 
 static enum err
@@ -233,7 +255,8 @@ choose_base(struct plan *plan, struct conf_fault *fault)
 		plan->base = bases[i];
 		return ERR_OK;
 	}
-	snprintf(fault->text, sizeof(fault->text), "no folder to work over: "
+	snprintf(fault->text, sizeof(fault->text),
+	    "no folder to work over: "
 	    "make an empty /mnt");
 	return ERR_CONF;
 }
@@ -244,15 +267,15 @@ add_all(struct plan *plan, struct conf_fault *fault)
 	struct list_arg list = { plan, fault };
 	enum err rc = ERR_OK;
 
-	for (size_t i = 0; i < sizeof(isolation) / sizeof(isolation[0]) &&
-	    rc == ERR_OK; i++)
+	for (size_t i = 0;
+	     i < sizeof(isolation) / sizeof(isolation[0]) && rc == ERR_OK; i++)
 		rc = add(plan, isolation[i]);
 	if (rc != ERR_OK || (rc = add_readable(plan)) != ERR_OK ||
 	    (rc = add_libraries(plan)) != ERR_OK ||
 	    (rc = conf_each(plan->conf->sandboxd_python, add_python, &list)) !=
-	    ERR_OK ||
+		ERR_OK ||
 	    (rc = conf_each(plan->conf->jail_paths, add_path, &list)) !=
-	    ERR_OK ||
+		ERR_OK ||
 	    (rc = add_devices(plan)) != ERR_OK)
 		return rc;
 	/* ends with the option whose value, "/", each slot appends */
@@ -268,8 +291,9 @@ plan_make(struct plan *plan, const struct conf *conf,
 	*plan = (struct plan){ .conf = conf, .cgroup = *cgroup };
 	snprintf(fault->text, sizeof(fault->text), "out of memory");
 	if (access(BWRAP, X_OK) != 0) {
-		snprintf(fault->text, sizeof(fault->text), BWRAP " is "
-		    "missing: apt-get install bubblewrap");
+		snprintf(fault->text, sizeof(fault->text),
+		    BWRAP " is "
+			  "missing: apt-get install bubblewrap");
 		return ERR_CONF;
 	}
 	plan->bwrap = calloc(PLAN_ARGS_MAX, sizeof(*plan->bwrap));
@@ -280,8 +304,10 @@ plan_make(struct plan *plan, const struct conf *conf,
 		return rc;
 	rc = filter_make(cgroup->memory, &plan->filter, &plan->filter_len);
 	if (rc != ERR_OK)
-		snprintf(fault->text, sizeof(fault->text), "libseccomp can't "
-		    "make the filter: %s", strerror(errno));
+		snprintf(fault->text, sizeof(fault->text),
+		    "libseccomp can't "
+		    "make the filter: %s",
+		    strerror(errno));
 	return rc;
 }
 

@@ -14,16 +14,16 @@
 #define PLAN_ARGS_MAX 512
 
 struct plan {
-	const struct conf *conf;	/* borrowed */
-	const char *base;	/* an existing folder of the host; in the
+	const struct conf *conf; /* borrowed */
+	const char *base;        /* an existing folder of the host; in the
 				 * spawner's own mount namespace a tmpfs of
 				 * ours lies over it. Borrowed, static */
-	char **bwrap;		/* owned argv of bubblewrap */
+	char **bwrap;            /* owned argv of bubblewrap */
 	size_t n_bwrap;
-	unsigned char *filter;	/* owned: the seccomp program */
+	unsigned char *filter; /* owned: the seccomp program */
 	size_t filter_len;
 	struct cgroup cgroup;
-	char python[256];	/* the default interpreter */
+	char python[256]; /* the default interpreter */
 };
 
 /* Fills plan. ERR_CONF when an interpreter or bubblewrap is missing or a path

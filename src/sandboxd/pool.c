@@ -8,15 +8,15 @@
 #include "sandboxd/channel.h"
 #include "sandboxd/pool.h"
 
-#define RETRY_MS 500		/* between attempts to make a slot */
+#define RETRY_MS 500 /* between attempts to make a slot */
 
 enum slot_state { SLOT_EMPTY, SLOT_PREPARING, SLOT_READY };
 
 struct pool_job {
-	TAILQ_ENTRY(pool_job) entry;	/* while it waits */
-	struct slot *slot;		/* where it runs, or NULL */
-	struct evbuffer *body;		/* owned: head and body */
-	unsigned tries;			/* slots that broke before it ran */
+	TAILQ_ENTRY(pool_job) entry; /* while it waits */
+	struct slot *slot;           /* where it runs, or NULL */
+	struct evbuffer *body;       /* owned: head and body */
+	unsigned tries;              /* slots that broke before it ran */
 	void (*done)(const struct pool_answer *answer, void *arg);
 	void *arg;
 };
@@ -26,8 +26,8 @@ struct slot {
 	unsigned index;
 	enum slot_state state;
 	int fd;
-	struct event *readable, *writable, *retry;	/* owned */
-	struct pool_job *job;		/* owned, or NULL */
+	struct event *readable, *writable, *retry; /* owned */
+	struct pool_job *job;                      /* owned, or NULL */
 };
 
 struct pool {
@@ -36,7 +36,7 @@ struct pool {
 	unsigned n_slots, queued, queue_max;
 	uint64_t served;
 	TAILQ_HEAD(, pool_job) queue;
-	struct slot *slots;		/* owned */
+	struct slot *slots; /* owned */
 };
 
 static void fill(struct slot *slot);
@@ -96,8 +96,9 @@ broken(struct slot *slot, const char *text)
 {
 	bool sent = slot->state == SLOT_READY;
 	struct pool_job *job = slot->job;
-	struct pool_answer answer = { .rc = ERR_INTERNAL, .fd = -1,
-		.text = text };
+	struct pool_answer answer = {
+		.rc = ERR_INTERNAL, .fd = -1, .text = text
+	};
 
 	slot->job = NULL;
 	empty(slot);
@@ -141,8 +142,9 @@ static void
 on_reply(struct slot *slot, const struct channel_note *note, int fd)
 {
 	struct pool_job *job = slot->job;
-	struct pool_answer answer = { .rc = ERR_OK,
-		.status = (int)note->status, .fd = fd };
+	struct pool_answer answer = {
+		.rc = ERR_OK, .status = (int)note->status, .fd = fd
+	};
 
 	slot->job = NULL;
 	slot->pool->served++;
@@ -163,7 +165,7 @@ on_note(struct slot *slot, struct channel_note *note, int fd)
 	} else if (note->kind == CHANNEL_REPLY && slot->job != NULL &&
 	    fd >= 0) {
 		on_reply(slot, note, fd);
-		return;		/* fd has been handed on */
+		return; /* fd has been handed on */
 	} else {
 		broken(slot, note->text);
 	}
@@ -192,8 +194,8 @@ watch(struct slot *slot)
 {
 	slot->readable = event_new(slot->pool->base, slot->fd,
 	    EV_READ | EV_PERSIST, on_readable, slot);
-	slot->writable = event_new(slot->pool->base, slot->fd, EV_WRITE,
-	    on_writable, slot);
+	slot->writable =
+	    event_new(slot->pool->base, slot->fd, EV_WRITE, on_writable, slot);
 	if (slot->readable == NULL || slot->writable == NULL ||
 	    event_add(slot->readable, NULL) != 0)
 		return ERR_NOMEM;
@@ -234,8 +236,7 @@ static struct slot *
 find_slot(struct pool *pool, enum slot_state state)
 {
 	for (unsigned i = 0; i < pool->n_slots; i++) {
-		if (pool->slots[i].job == NULL &&
-		    pool->slots[i].state == state)
+		if (pool->slots[i].job == NULL && pool->slots[i].state == state)
 			return &pool->slots[i];
 	}
 	return NULL;
@@ -286,8 +287,9 @@ pool_new(struct pool **ret_pool, struct event_base *base,
 	for (; pool->n_slots < slots; pool->n_slots++) {
 		struct slot *slot = &pool->slots[pool->n_slots];
 
-		*slot = (struct slot){ .pool = pool, .index = pool->n_slots,
-			.fd = -1 };
+		*slot = (struct slot){
+			.pool = pool, .index = pool->n_slots, .fd = -1
+		};
 		slot->retry = evtimer_new(base, on_retry, slot);
 		if (slot->retry == NULL) {
 			pool_free(pool);
@@ -322,7 +324,8 @@ pool_free(struct pool *pool)
 static struct pool_job *
 job_new(struct evbuffer *body, unsigned flags)
 {
-	struct channel_job head = { .magic = CHANNEL_MAGIC, .flags = flags,
+	struct channel_job head = { .magic = CHANNEL_MAGIC,
+		.flags = flags,
 		.body_len = evbuffer_get_length(body) };
 	struct pool_job *job = calloc(1, sizeof(*job));
 
@@ -387,7 +390,8 @@ void
 pool_count(const struct pool *pool, struct pool_counts *ret_counts)
 {
 	*ret_counts = (struct pool_counts){ .slots = pool->n_slots,
-		.queued = pool->queued, .served = pool->served };
+		.queued = pool->queued,
+		.served = pool->served };
 	for (unsigned i = 0; i < pool->n_slots; i++) {
 		if (pool->slots[i].job != NULL)
 			ret_counts->running++;

@@ -20,10 +20,10 @@ struct pool_job;
 
 /* How a job ended. */
 struct pool_answer {
-	enum err rc;		/* ERR_OK: status and fd are valid */
+	enum err rc; /* ERR_OK: status and fd are valid */
 	int status;
-	int fd;			/* the body, a memfd; owned by the callee */
-	const char *text;	/* why it failed; borrowed */
+	int fd;           /* the body, a memfd; owned by the callee */
+	const char *text; /* why it failed; borrowed */
 };
 
 /* Makes a pool of that many slots. base and spawner are borrowed and must

@@ -5,15 +5,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <nettle/base64.h>
-
+#include "base/base64.h"
 #include "base/cleanup.h"
 #include "sandboxd/reply.h"
 #include "sandboxd/utf8.h"
 
 #define CHUNK 65536
-#define READ_BYTES 49152		/* a multiple of 3 */
-#define SKIPPED_MAX 200			/* entries of files_skipped */
+#define READ_BYTES 49152 /* a multiple of 3 */
+#define SKIPPED_MAX 200  /* entries of files_skipped */
 
 /* Gathers small pieces. After a failure it only remembers it. */
 struct writer {
@@ -131,27 +130,35 @@ put_buf(struct writer *w, const char *name, const struct buf *text)
 	put_string(w, buf_str(text), text->len);
 }
 
+static void
+put_base64(struct writer *w, const void *data, size_t n)
+{
+	CLEANUP_BUF struct buf text = { 0 };
+
+	buf_init(&text, 2 * READ_BYTES);
+	if ((w->rc = base64_encode(&text, data, n)) == ERR_OK)
+		put(w, text.data, text.len);
+}
+
 /* Exactly size bytes, as was announced before them. */
 static void
 put_content(struct writer *w, int fd, uint64_t size)
 {
-	uint8_t data[READ_BYTES];
-	char text[BASE64_ENCODE_RAW_LENGTH(READ_BYTES)];
+	char data[READ_BYTES];
 
 	while (size > 0 && w->rc == ERR_OK) {
 		size_t want = size < READ_BYTES ? (size_t)size : READ_BYTES;
 		size_t have = 0;
 		ssize_t n = 1;
 
-		while (have < want && (n = read(fd, data + have,
-		    want - have)) > 0)
+		while (
+		    have < want && (n = read(fd, data + have, want - have)) > 0)
 			have += (size_t)n;
 		if (n <= 0) {
 			w->rc = ERR_SYS;
 			return;
 		}
-		base64_encode_raw(text, have, data);
-		put(w, text, BASE64_ENCODE_RAW_LENGTH(have));
+		put_base64(w, data, have);
 		size -= have;
 	}
 }
@@ -167,8 +174,8 @@ put_file(struct writer *w, const struct found *file, int dir, bool first)
 		return false;
 	put_text(w, first ? "{\"path\": " : ", {\"path\": ");
 	put_string(w, file->path, strlen(file->path));
-	put_format(w, ", \"size\": %llu, \"content\": \"",
-	    (unsigned long long)size);
+	put_format(
+	    w, ", \"size\": %llu, \"content\": \"", (unsigned long long)size);
 	put_content(w, fd, size);
 	put_text(w, "\"}");
 	return true;
@@ -180,8 +187,7 @@ put_files(struct writer *w, const struct result *result)
 	bool first = true;
 
 	put_text(w, ", \"files\": [");
-	for (size_t i = 0; result->files != NULL && i < result->files->n;
-	    i++) {
+	for (size_t i = 0; result->files != NULL && i < result->files->n; i++) {
 		if (result->files->files[i].skip == NULL &&
 		    put_file(w, &result->files->files[i], result->dir, first))
 			first = false;
@@ -192,11 +198,11 @@ put_files(struct writer *w, const struct result *result)
 static void
 put_skipped_one(struct writer *w, const struct found *file, size_t i)
 {
-	put_text(w, i == 0 ? ", \"files_skipped\": [{\"path\": " :
-	    ", {\"path\": ");
+	put_text(
+	    w, i == 0 ? ", \"files_skipped\": [{\"path\": " : ", {\"path\": ");
 	put_bytes(w, file->path, strlen(file->path));
-	put_format(w, ", \"size\": %llu, \"reason\": ",
-	    (unsigned long long)file->size);
+	put_format(w,
+	    ", \"size\": %llu, \"reason\": ", (unsigned long long)file->size);
 	put_string(w, file->skip, strlen(file->skip));
 	put_text(w, "}");
 }
@@ -246,8 +252,7 @@ reply_result(const struct result *result, int *ret_fd)
 		put_buf(&w, "stderr", result->error_text);
 	}
 	if (result->killed_by != NULL)
-		put_format(&w, ", \"killed_by\": \"%s\"",
-		    result->killed_by);
+		put_format(&w, ", \"killed_by\": \"%s\"", result->killed_by);
 	else
 		put_text(&w, ", \"killed_by\": null");
 	put_format(&w, ", \"duration_ms\": %llu}",

@@ -21,8 +21,10 @@ repr_char(struct buf *out, unsigned char c, char quote)
 enum err
 value_repr_text(struct buf *out, const char *text, size_t n)
 {
-	char quote = memchr(text, '\'', n) != NULL &&
-	    memchr(text, '"', n) == NULL ? '"' : '\'';
+	char quote =
+	    memchr(text, '\'', n) != NULL && memchr(text, '"', n) == NULL
+	    ? '"'
+	    : '\'';
 	enum err rc = buf_putc(out, quote);
 
 	for (size_t i = 0; i < n && rc == ERR_OK; i++)
@@ -36,10 +38,11 @@ repr_items(struct buf *out, const struct value *value, const char *brackets)
 	enum err rc = buf_putc(out, brackets[0]);
 
 	for (struct value *v = value->child; v != NULL && rc == ERR_OK;
-	    v = v->next) {
+	     v = v->next) {
 		if (v->name != NULL &&
 		    ((rc = value_repr_text(out, v->name, v->name_len)) !=
-		    ERR_OK || (rc = buf_puts(out, ": ")) != ERR_OK))
+			    ERR_OK ||
+			(rc = buf_puts(out, ": ")) != ERR_OK))
 			break;
 		rc = value_repr(out, v);
 		if (rc == ERR_OK && v->next != NULL)

@@ -53,16 +53,16 @@ parse(struct request *req, struct request_fault *fault, char *body, size_t n,
 	if (n == 0)
 		return request_refuse(fault, 400, title_json,
 		    "Could not parse an empty JSON body");
-	rc = form ? value_parse_form(&req->doc, body, n) :
-	    value_parse(&req->doc, body, n, rules->json_depth);
+	rc = form ? value_parse_form(&req->doc, body, n)
+		  : value_parse(&req->doc, body, n, rules->json_depth);
 	if (rc == ERR_LIMIT)
 		return request_refuse(fault, 400, title_json,
 		    "Could not parse JSON body - too deep or too many values");
 	if (rc != ERR_PARSE)
 		return rc;
 	buf_init(&text, DESCRIPTION_MAX);
-	rc = buf_printf(&text, "Could not parse JSON body - %s",
-	    req->doc.fault);
+	rc =
+	    buf_printf(&text, "Could not parse JSON body - %s", req->doc.fault);
 	if (rc == ERR_OK)
 		rc = request_refuse(fault, 400, title_json, buf_str(&text));
 	buf_done(&text);
@@ -75,7 +75,7 @@ count(const struct value *list)
 	size_t n = 0;
 
 	for (struct value *v = list != NULL ? list->child : NULL; v != NULL;
-	    v = v->next)
+	     v = v->next)
 		n++;
 	return n;
 }
@@ -85,7 +85,7 @@ static enum err
 add_arg(struct request *req, struct request_fault *fault, struct value *v)
 {
 	if (req->n_args == 1 && v->len == 0)
-		return ERR_OK;	/* leading empty ones are dropped */
+		return ERR_OK; /* leading empty ones are dropped */
 	if (v->len > REQUEST_ARG_MAX)
 		return request_refuse(fault, 500, title_internal,
 		    "an argument is longer than 131071 bytes: send the "
@@ -104,8 +104,9 @@ static enum err
 take_args(struct request *req, struct request_fault *fault)
 {
 	static char option_c[] = "-c";
-	struct value dash_c = { .type = VALUE_STRING, .text = option_c,
-		.len = 2 };
+	struct value dash_c = {
+		.type = VALUE_STRING, .text = option_c, .len = 2
+	};
 	struct value *args = value_get(req->doc.root, "args");
 	struct value *input = value_get(req->doc.root, "input");
 	struct value *first = args != NULL ? args->child : &dash_c;
@@ -156,8 +157,8 @@ normalise(const char *given, size_t n)
 }
 
 static enum err
-take_file(struct request *req, struct request_fault *fault,
-    const struct value *v)
+take_file(
+    struct request *req, struct request_fault *fault, const struct value *v)
 {
 	struct request_file *file = &req->files[req->n_files];
 	struct value *path = value_get(v, "path");
@@ -210,8 +211,8 @@ take_timeout(struct request *req, struct request_fault *fault,
 	if (v == NULL || v->type == VALUE_NULL)
 		return ERR_OK;
 	if (v->len >= sizeof(text))
-		return request_refuse(fault, 400, SCHEMA_TITLE,
-		    "timeout has too many digits");
+		return request_refuse(
+		    fault, 400, SCHEMA_TITLE, "timeout has too many digits");
 	memcpy(text, v->text, v->len);
 	text[v->len] = '\0';
 	seconds = strtod(text, NULL);
@@ -234,8 +235,8 @@ take_executable(struct request *req, struct request_fault *fault)
 	if (v == NULL || v->len == 0)
 		return ERR_OK;
 	if (memchr(v->text, '\0', v->len) != NULL)
-		return request_refuse(fault, 400,
-		    "executable_path does not exist", NULL);
+		return request_refuse(
+		    fault, 400, "executable_path does not exist", NULL);
 	v->text[v->len] = '\0';
 	req->executable = v->text;
 	return ERR_OK;

@@ -87,16 +87,18 @@ set_end(struct run *run, enum run_end end)
 
 /* Until the program ends or something ends it. True: it is to be killed. */
 static bool
-pump(struct run *run, struct jail *jail, const struct request *req,
-    int control, uint64_t deadline)
+pump(struct run *run, struct jail *jail, const struct request *req, int control,
+    uint64_t deadline)
 {
 	size_t fed = 0;
 
 	for (;;) {
 		struct pollfd fds[ON_COUNT] = {
 			{ control, POLLIN | POLLRDHUP, 0 },
-			{ jail->pidfd, POLLIN, 0 }, { jail->out, POLLIN, 0 },
-			{ jail->err, POLLIN, 0 }, { jail->in, POLLOUT, 0 },
+			{ jail->pidfd, POLLIN, 0 },
+			{ jail->out, POLLIN, 0 },
+			{ jail->err, POLLIN, 0 },
+			{ jail->in, POLLOUT, 0 },
 		};
 		int n = poll(fds, ON_COUNT, until(deadline));
 

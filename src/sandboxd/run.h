@@ -15,10 +15,10 @@ enum run_end { RUN_ENDED, RUN_TIME, RUN_OUTPUT, RUN_MEMORY, RUN_CANCELLED };
 
 struct run {
 	enum run_end end;
-	int returncode;		/* as a shell has it: 128 + signal */
-	int exec_error;		/* errno when nothing was executed, or 0 */
+	int returncode; /* as a shell has it: 128 + signal */
+	int exec_error; /* errno when nothing was executed, or 0 */
 	uint64_t duration_ms;
-	uint64_t left;		/* characters of output still allowed */
+	uint64_t left; /* characters of output still allowed */
 	struct output out, err;
 };
 
@@ -26,8 +26,7 @@ struct run {
  * the other end of control closes). Afterwards no process of the jail exists
  * any more. Release with run_done in every case. */
 enum err run_program(struct run *run, struct jail *jail,
-    const struct plan *plan, const struct request *req, int control)
-    MUST_CHECK;
+    const struct plan *plan, const struct request *req, int control) MUST_CHECK;
 void run_done(struct run *run);
 
 /* "time", "memory", "output", or NULL for a program that ended by itself. */

@@ -10,7 +10,7 @@ static const struct {
 	const char *name;
 	enum value_type type;
 	const char *type_name;
-	bool nullable;		/* ours, where null means "not given" */
+	bool nullable; /* ours, where null means "not given" */
 } members[] = {
 	{ "args", VALUE_ARRAY, "array", false },
 	{ "executable_path", VALUE_STRING, "string", false },
@@ -63,11 +63,10 @@ check_members(struct request_fault *fault, const struct value *root)
 	for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
 		struct value *v = value_get(root, members[i].name);
 
-		if (v == NULL || (members[i].nullable &&
-		    v->type == VALUE_NULL))
+		if (v == NULL || (members[i].nullable && v->type == VALUE_NULL))
 			continue;
-		rc = check_type(fault, v, members[i].type,
-		    members[i].type_name);
+		rc =
+		    check_type(fault, v, members[i].type, members[i].type_name);
 		if (rc != ERR_OK)
 			return rc;
 	}
@@ -81,7 +80,7 @@ check_items(struct request_fault *fault, const struct value *list,
 	enum err rc = ERR_OK;
 
 	for (struct value *v = list != NULL ? list->child : NULL;
-	    v != NULL && rc == ERR_OK; v = v->next)
+	     v != NULL && rc == ERR_OK; v = v->next)
 		rc = check_type(fault, v, type, type_name);
 	return rc;
 }
@@ -109,8 +108,8 @@ check_file(struct request_fault *fault, const struct value *file)
 	enum err rc;
 
 	if (path == NULL)
-		return request_refuse(fault, 400, SCHEMA_TITLE,
-		    "'path' is a required property");
+		return request_refuse(
+		    fault, 400, SCHEMA_TITLE, "'path' is a required property");
 	if ((rc = check_type(fault, path, VALUE_STRING, "string")) != ERR_OK)
 		return rc;
 	if (!path_matches(path->text, path->len))
@@ -129,17 +128,16 @@ schema_check(const struct value *root, struct request_fault *fault)
 	rc = check_type(fault, root, VALUE_OBJECT, "object");
 	if (rc != ERR_OK)
 		return rc;
-	if (value_get(root, "input") == NULL &&
-	    value_get(root, "args") == NULL)
+	if (value_get(root, "input") == NULL && value_get(root, "args") == NULL)
 		return refuse(fault, root,
 		    " is not valid under any of the given schemas");
 	if ((rc = check_members(fault, root)) != ERR_OK ||
 	    (rc = check_items(fault, value_get(root, "args"), VALUE_STRING,
-	    "string")) != ERR_OK ||
+		 "string")) != ERR_OK ||
 	    (rc = check_items(fault, files, VALUE_OBJECT, "object")) != ERR_OK)
 		return rc;
 	for (struct value *v = files != NULL ? files->child : NULL;
-	    v != NULL && rc == ERR_OK; v = v->next)
+	     v != NULL && rc == ERR_OK; v = v->next)
 		rc = check_file(fault, v);
 	return rc;
 }

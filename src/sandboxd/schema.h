@@ -10,7 +10,7 @@
 
 /* ERR_OK, or ERR_PARSE with the fault that jsonschema would name: the one
  * nearest to the root. */
-enum err schema_check(const struct value *root, struct request_fault *fault)
-    MUST_CHECK;
+enum err
+schema_check(const struct value *root, struct request_fault *fault) MUST_CHECK;
 
 #endif

@@ -15,15 +15,15 @@
 #include "sandboxd/channel.h"
 #include "sandboxd/serve.h"
 
-#define READ_SECONDS 30		/* silence of a caller that still sends */
-#define WRITE_SECONDS 30	/* a caller that does not read */
-#define PIPELINE_MAX 65536	/* bytes taken behind a request */
+#define READ_SECONDS 30    /* silence of a caller that still sends */
+#define WRITE_SECONDS 30   /* a caller that does not read */
+#define PIPELINE_MAX 65536 /* bytes taken behind a request */
 #define RETRY_AFTER "1"
 
 struct serve {
 	const struct conf *conf;
 	struct pool *pool;
-	struct evhttp *http;	/* owned */
+	struct evhttp *http; /* owned */
 	uint64_t started_ms;
 	LIST_HEAD(, call) calls;
 };
@@ -50,8 +50,9 @@ send_reply(struct evhttp_request *req, int status, struct evbuffer *body)
 {
 	struct evkeyvalq *headers = evhttp_request_get_output_headers(req);
 
-	if (evhttp_add_header(headers, "Content-Type", "application/json") != 0
-	    || evhttp_add_header(headers, "Connection", "close") != 0 ||
+	if (evhttp_add_header(headers, "Content-Type", "application/json") !=
+		0 ||
+	    evhttp_add_header(headers, "Connection", "close") != 0 ||
 	    evhttp_add_header(headers, "Server", "sandboxd") != 0)
 		log_warn("sandboxd.reply", "out of memory");
 	evhttp_send_reply(req, status, NULL, body);
@@ -78,8 +79,10 @@ send_fault(struct evhttp_request *req, int status, const char *title,
 	if (description == NULL)
 		snprintf(text, sizeof(text), "{\"title\": \"%s\"}", title);
 	else
-		snprintf(text, sizeof(text), "{\"title\": \"%s\", "
-		    "\"description\": \"%s\"}", title, description);
+		snprintf(text, sizeof(text),
+		    "{\"title\": \"%s\", "
+		    "\"description\": \"%s\"}",
+		    title, description);
 	send_text(req, status, text);
 }
 
@@ -105,8 +108,8 @@ send_memfd(struct evhttp_request *req, int status, int fd)
 	if (body == NULL || fstat(fd, &st) != 0 ||
 	    evbuffer_add_file(body, fd, 0, st.st_size) != 0) {
 		close(fd);
-		send_fault(req, 500, "500 Internal Server Error",
-		    "out of memory");
+		send_fault(
+		    req, 500, "500 Internal Server Error", "out of memory");
 	} else {
 		send_reply(req, status, body);
 	}
@@ -144,8 +147,8 @@ on_answer(const struct pool_answer *answer, void *arg)
 	struct call *call = arg;
 	struct evhttp_request *req = call->req;
 
-	evhttp_connection_set_closecb(evhttp_request_get_connection(req),
-	    NULL, NULL);
+	evhttp_connection_set_closecb(
+	    evhttp_request_get_connection(req), NULL, NULL);
 	call_free(call);
 	if (answer->rc == ERR_OK) {
 		send_memfd(req, answer->status, answer->fd);
@@ -201,8 +204,8 @@ submit(struct serve *serve, struct evhttp_request *req, unsigned flags)
 	if (rc == ERR_BUSY)
 		send_busy(req);
 	else
-		send_fault(req, 500, "500 Internal Server Error",
-		    "out of memory");
+		send_fault(
+		    req, 500, "500 Internal Server Error", "out of memory");
 }
 
 static bool
@@ -232,7 +235,8 @@ handle_eval(struct serve *serve, struct evhttp_request *req)
 	}
 	/* only harmless characters of it go into the answer */
 	for (; type[n] != '\0' && n < 100 && type[n] >= 0x20 &&
-	    type[n] < 0x7f && type[n] != '"' && type[n] != '\\'; n++)
+	     type[n] < 0x7f && type[n] != '"' && type[n] != '\\';
+	     n++)
 		;
 	snprintf(text, sizeof(text), "%.*s is an unsupported media type.",
 	    (int)n, type);
@@ -259,7 +263,8 @@ handle_health(struct serve *serve, struct evhttp_request *req)
 	char text[256];
 
 	pool_count(serve->pool, &counts);
-	snprintf(text, sizeof(text), "{\"status\": \"ok\", \"version\": "
+	snprintf(text, sizeof(text),
+	    "{\"status\": \"ok\", \"version\": "
 	    "\"" VERSION "\", \"workers\": %u, \"ready\": %u, \"running\": "
 	    "%u, \"queued\": %u, \"served\": %llu, \"uptime_ms\": %llu}",
 	    counts.slots, counts.ready, counts.running, counts.queued,
@@ -283,8 +288,8 @@ on_request(struct evhttp_request *req, void *arg)
 	const char *path = uri != NULL ? evhttp_uri_get_path(uri) : NULL;
 	const char *allow = NULL;
 
-	for (size_t i = 0; path != NULL &&
-	    i < sizeof(routes) / sizeof(routes[0]); i++) {
+	for (size_t i = 0;
+	     path != NULL && i < sizeof(routes) / sizeof(routes[0]); i++) {
 		if (strcmp(routes[i].path, path) != 0)
 			continue;
 		allow = routes[i].allow;
@@ -297,8 +302,8 @@ on_request(struct evhttp_request *req, void *arg)
 		send_fault(req, 404, "404 Not Found", NULL);
 		return;
 	}
-	if (evhttp_add_header(evhttp_request_get_output_headers(req), "Allow",
-	    allow) != 0)
+	if (evhttp_add_header(
+		evhttp_request_get_output_headers(req), "Allow", allow) != 0)
 		log_warn("sandboxd.reply", "out of memory");
 	send_fault(req, 405, "405 Method Not Allowed", NULL);
 }
@@ -306,14 +311,15 @@ on_request(struct evhttp_request *req, void *arg)
 static void
 set_limits(struct serve *serve)
 {
-	evhttp_set_max_headers_size(serve->http,
-	    (ev_ssize_t)serve->conf->header_max);
-	evhttp_set_max_body_size(serve->http,
-	    (ev_ssize_t)serve->conf->sandboxd_body_max);
+	evhttp_set_max_headers_size(
+	    serve->http, (ev_ssize_t)serve->conf->header_max);
+	evhttp_set_max_body_size(
+	    serve->http, (ev_ssize_t)serve->conf->sandboxd_body_max);
 	evhttp_set_timeout(serve->http, READ_SECONDS);
-	evhttp_set_allowed_methods(serve->http, EVHTTP_REQ_GET |
-	    EVHTTP_REQ_POST | EVHTTP_REQ_HEAD | EVHTTP_REQ_PUT |
-	    EVHTTP_REQ_DELETE | EVHTTP_REQ_OPTIONS | EVHTTP_REQ_PATCH);
+	evhttp_set_allowed_methods(serve->http,
+	    EVHTTP_REQ_GET | EVHTTP_REQ_POST | EVHTTP_REQ_HEAD |
+		EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE | EVHTTP_REQ_OPTIONS |
+		EVHTTP_REQ_PATCH);
 	evhttp_set_gencb(serve->http, on_request, serve);
 }
 

@@ -44,7 +44,7 @@ struct service {
 	struct serve *serve;
 	struct event *signals[2];
 	struct event *spawner_end;
-	bool failed;		/* ended because it could not go on */
+	bool failed; /* ended because it could not go on */
 };
 
 static unsigned
@@ -66,8 +66,8 @@ raise_descriptors(void)
 		return;
 	rl.rlim_cur = rl.rlim_max;
 	if (setrlimit(RLIMIT_NOFILE, &rl) != 0)
-		log_warn("sandboxd.start", "RLIMIT_NOFILE: %s",
-		    strerror(errno));
+		log_warn(
+		    "sandboxd.start", "RLIMIT_NOFILE: %s", strerror(errno));
 }
 
 /* ---- with the rights that we were started with ---- */
@@ -81,18 +81,20 @@ open_privileged(struct service *sv, struct conf_fault *fault)
 	enum err rc;
 
 	if ((rc = user_find(&sv->user, sv->conf->sandboxd_user, fault)) !=
-	    ERR_OK ||
+		ERR_OK ||
 	    (rc = listen_open(&sv->listen, sv->conf->sandboxd_listen, BACKLOG,
-	    sv->user.uid, sv->user.gid, fault)) != ERR_OK)
+		 sv->user.uid, sv->user.gid, fault)) != ERR_OK)
 		return rc;
-	cgroup_open(&sv->cgroup, sv->slots, &limits, sv->user.uid,
-	    sv->user.gid);
+	cgroup_open(
+	    &sv->cgroup, sv->slots, &limits, sv->user.uid, sv->user.gid);
 	rc = janitor_open(&sv->janitor, &sv->listen, &sv->cgroup);
 	if (rc == ERR_OK)
 		rc = user_become(&sv->user);
 	if (rc != ERR_OK)
-		snprintf(fault->text, sizeof(fault->text), "can't become %s: "
-		    "%s", sv->user.name, strerror(errno));
+		snprintf(fault->text, sizeof(fault->text),
+		    "can't become %s: "
+		    "%s",
+		    sv->user.name, strerror(errno));
 	return rc;
 }
 
@@ -116,8 +118,9 @@ probe(struct service *sv, struct conf_fault *fault)
 		return ERR_SYS;
 	fd.fd = control;
 	while (note.kind != CHANNEL_REPLY) {
-		if (poll(&fd, 1, PROBE_MS) != 1 || channel_receive(control,
-		    &note, sizeof(note), &reply) != ERR_OK ||
+		if (poll(&fd, 1, PROBE_MS) != 1 ||
+		    channel_receive(control, &note, sizeof(note), &reply) !=
+			ERR_OK ||
 		    note.kind == CHANNEL_FAILED) {
 			note.text[CHANNEL_TEXT - 1] = '\0';
 			spawner_explain(fault, note.text);
@@ -127,8 +130,10 @@ probe(struct service *sv, struct conf_fault *fault)
 	if (pread(reply, text, sizeof(text) - 1, 0) > 0 &&
 	    strstr(text, "{\"stdout\": \"42\\n\", \"returncode\": 0,") != NULL)
 		return ERR_OK;
-	snprintf(fault->text, sizeof(fault->text), "Python does not run in "
-	    "the jail (see sandboxd_python and jail_paths): %.300s", text);
+	snprintf(fault->text, sizeof(fault->text),
+	    "Python does not run in "
+	    "the jail (see sandboxd_python and jail_paths): %.300s",
+	    text);
 	return ERR_SYS;
 }
 
@@ -138,7 +143,7 @@ open_jails(struct service *sv, struct conf_fault *fault)
 	enum err rc;
 
 	if ((rc = plan_make(&sv->plan, sv->conf, &sv->cgroup, fault)) !=
-	    ERR_OK ||
+		ERR_OK ||
 	    (rc = spawner_open(&sv->spawner, &sv->plan, fault)) != ERR_OK)
 		return rc;
 	return probe(sv, fault);
@@ -187,10 +192,10 @@ make_fonts(struct service *sv)
 	struct pool_job *job;
 	enum err rc = ERR_NOMEM;
 
-	if (body != NULL && evbuffer_add(body, FONTS_REQUEST,
-	    sizeof(FONTS_REQUEST) - 1) == 0)
-		rc = pool_submit(sv->pool, body, CHANNEL_FONTS, on_fonts, sv,
-		    &job);
+	if (body != NULL &&
+	    evbuffer_add(body, FONTS_REQUEST, sizeof(FONTS_REQUEST) - 1) == 0)
+		rc = pool_submit(
+		    sv->pool, body, CHANNEL_FONTS, on_fonts, sv, &job);
 	if (body != NULL)
 		evbuffer_free(body);
 	return rc;
@@ -202,14 +207,14 @@ watch(struct service *sv)
 	static const int numbers[] = { SIGTERM, SIGINT };
 
 	for (int i = 0; i < 2; i++) {
-		sv->signals[i] = evsignal_new(sv->base, numbers[i], on_signal,
-		    sv);
+		sv->signals[i] =
+		    evsignal_new(sv->base, numbers[i], on_signal, sv);
 		if (sv->signals[i] == NULL ||
 		    event_add(sv->signals[i], NULL) != 0)
 			return ERR_NOMEM;
 	}
-	sv->spawner_end = event_new(sv->base, sv->spawner.socket, EV_READ,
-	    on_spawner_end, sv);
+	sv->spawner_end = event_new(
+	    sv->base, sv->spawner.socket, EV_READ, on_spawner_end, sv);
 	if (sv->spawner_end == NULL || event_add(sv->spawner_end, NULL) != 0)
 		return ERR_NOMEM;
 	return ERR_OK;
@@ -220,15 +225,16 @@ open_loop(struct service *sv, struct conf_fault *fault)
 {
 	enum err rc;
 
-	snprintf(fault->text, sizeof(fault->text), "the event loop could not "
+	snprintf(fault->text, sizeof(fault->text),
+	    "the event loop could not "
 	    "be made");
 	if ((sv->base = event_base_new()) == NULL)
 		return ERR_NOMEM;
 	if ((rc = watch(sv)) != ERR_OK ||
 	    (rc = pool_new(&sv->pool, sv->base, &sv->spawner, sv->slots,
-	    (unsigned)sv->conf->sandboxd_queue)) != ERR_OK ||
+		 (unsigned)sv->conf->sandboxd_queue)) != ERR_OK ||
 	    (rc = serve_new(&sv->serve, sv->base, sv->conf, sv->pool,
-	    sv->listen.fd)) != ERR_OK)
+		 sv->listen.fd)) != ERR_OK)
 		return rc;
 	sv->listen.fd = -1;
 	return make_fonts(sv);
@@ -240,12 +246,15 @@ tell_ready(const struct service *sv)
 	static const char *const kinds[] = { "none", "v1", "v2" };
 
 	if (!sv->cgroup.memory)
-		log_warn("sandboxd.cgroup", "no cgroup is delegated: the "
+		log_warn("sandboxd.cgroup",
+		    "no cgroup is delegated: the "
 		    "memory of one program's processes is bounded each, not "
 		    "in sum");
-	log_info("sandboxd.ready", "listen=%s workers=%u user=%s cgroup=%s "
-	    "python=%s version=" VERSION, sv->listen.name, sv->slots,
-	    sv->user.name, kinds[sv->cgroup.kind], sv->plan.python);
+	log_info("sandboxd.ready",
+	    "listen=%s workers=%u user=%s cgroup=%s "
+	    "python=%s version=" VERSION,
+	    sv->listen.name, sv->slots, sv->user.name, kinds[sv->cgroup.kind],
+	    sv->plan.python);
 }
 
 /* Accepts everything that was built, and what was not. */

@@ -7,7 +7,7 @@
 
 /* Serves until SIGTERM or SIGINT. Anything else than ERR_OK means that it
  * could not start or go on; *fault says why, and the cure. */
-enum err service_run(const struct conf *conf, struct conf_fault *fault)
-    MUST_CHECK;
+enum err
+service_run(const struct conf *conf, struct conf_fault *fault) MUST_CHECK;
 
 #endif

@@ -19,14 +19,14 @@
 #include "sandboxd/tree.h"
 
 #define FAULT_MAX (1u << 20)
-#define GUARD_SECONDS 60	/* beyond the program's own time */
+#define GUARD_SECONDS 60 /* beyond the program's own time */
 
 struct slot {
 	const struct plan *plan;
 	int control;
 	struct jail jail;
 	struct channel_job job;
-	char *body;		/* owned, one byte longer than its length */
+	char *body; /* owned, one byte longer than its length */
 };
 
 /* ---- answering ---- */
@@ -35,8 +35,7 @@ static enum err
 send_note(const struct slot *slot, enum channel_kind kind, int status,
     const char *text, int fd)
 {
-	struct channel_note note = { .kind = kind,
-		.status = (uint32_t)status };
+	struct channel_note note = { .kind = kind, .status = (uint32_t)status };
 
 	snprintf(note.text, sizeof(note.text), "%s", text);
 	return channel_send(slot->control, &note, sizeof(note), fd);
@@ -77,7 +76,7 @@ answer_exec_error(const struct slot *slot, int error)
 
 	buf_init(&text, FAULT_MAX);
 	if (buf_printf(&text, "the interpreter could not be executed: %s",
-	    strerror(error)) != ERR_OK)
+		strerror(error)) != ERR_OK)
 		return ERR_NOMEM;
 	return answer_fault(slot, 500, "500 Internal Server Error", &text);
 }
@@ -125,8 +124,8 @@ collect_and_answer(struct slot *slot, const struct request *req,
 }
 
 static enum err
-run_and_answer(struct slot *slot, const struct request *req,
-    const struct upload *uploads)
+run_and_answer(
+    struct slot *slot, const struct request *req, const struct upload *uploads)
 {
 	struct run run;
 	enum err rc;
@@ -136,8 +135,9 @@ run_and_answer(struct slot *slot, const struct request *req,
 	if (rc == ERR_OK && run.end == RUN_CANCELLED)
 		rc = ERR_CLOSED;
 	/* not found and the like are 255, as NsJail has it */
-	if (rc == ERR_OK && (run.exec_error == E2BIG ||
-	    run.exec_error == ENOMEM || run.exec_error == EINVAL))
+	if (rc == ERR_OK &&
+	    (run.exec_error == E2BIG || run.exec_error == ENOMEM ||
+		run.exec_error == EINVAL))
 		rc = answer_exec_error(slot, run.exec_error);
 	else if (rc == ERR_OK)
 		rc = collect_and_answer(slot, req, uploads, &run);
@@ -208,13 +208,12 @@ serve(struct slot *slot)
 
 	alarm(GUARD_SECONDS);
 	rc = request_decode(&req, &fault, slot->body,
-	    (size_t)slot->job.body_len, slot->job.flags & CHANNEL_FORM,
-	    &rules);
+	    (size_t)slot->job.body_len, slot->job.flags & CHANNEL_FORM, &rules);
 	if (rc == ERR_OK)
 		rc = serve_request(slot, &req);
 	else if (rc == ERR_PARSE)
-		rc = answer_fault(slot, fault.status, fault.title,
-		    &fault.description);
+		rc = answer_fault(
+		    slot, fault.status, fault.title, &fault.description);
 	request_done(&req);
 	request_fault_done(&fault);
 	return rc;
@@ -264,8 +263,7 @@ await_job(struct slot *slot)
 	slot->body = malloc((size_t)slot->job.body_len + 1);
 	if (slot->body == NULL)
 		return ERR_NOMEM;
-	return read_all(slot->control, slot->body,
-	    (size_t)slot->job.body_len);
+	return read_all(slot->control, slot->body, (size_t)slot->job.body_len);
 }
 
 static enum err
@@ -278,8 +276,7 @@ prepare(struct slot *slot, unsigned index)
 	rc = jail_prepare(&slot->jail, slot->plan, index, &text);
 	if (rc == ERR_OK)
 		return send_note(slot, CHANNEL_READY, 0, "", -1);
-	if (send_note(slot, CHANNEL_FAILED, 500, buf_str(&text), -1) !=
-	    ERR_OK)
+	if (send_note(slot, CHANNEL_FAILED, 500, buf_str(&text), -1) != ERR_OK)
 		return ERR_CLOSED;
 	return rc;
 }

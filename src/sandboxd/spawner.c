@@ -40,8 +40,8 @@ write_init(const char *base)
 
 	snprintf(path, sizeof(path), "%s/" JAIL_INIT, base);
 	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0555);
-	if (fd < 0 || write(fd, init_image, init_image_len) !=
-	    (ssize_t)init_image_len)
+	if (fd < 0 ||
+	    write(fd, init_image, init_image_len) != (ssize_t)init_image_len)
 		return ERR_SYS;
 	return ERR_OK;
 }
@@ -54,7 +54,7 @@ lay_out(const struct plan *plan)
 	if ((rc = userns_enter()) != ERR_OK)
 		return rc;
 	if (mount("tmpfs", plan->base, "tmpfs", MS_NOSUID | MS_NODEV,
-	    "size=64m,nr_inodes=64,mode=0755") != 0)
+		"size=64m,nr_inodes=64,mode=0755") != 0)
 		return ERR_SYS;
 	if ((rc = make_folder(plan->base, JAIL_BOX)) != ERR_OK ||
 	    (rc = make_folder(plan->base, JAIL_EMPTY)) != ERR_OK ||
@@ -146,7 +146,8 @@ spawner_main(const struct plan *plan, int socket, pid_t parent)
 void
 spawner_explain(struct conf_fault *fault, const char *what)
 {
-	static const char cure[] = "unprivileged user namespaces must be "
+	static const char cure[] =
+	    "unprivileged user namespaces must be "
 	    "allowed: sysctl kernel.unprivileged_userns_clone=1 (Debian), "
 	    "sysctl user.max_user_namespaces=10000, on Ubuntu also sysctl "
 	    "kernel.apparmor_restrict_unprivileged_userns=0 or an AppArmor "
@@ -154,11 +155,13 @@ spawner_explain(struct conf_fault *fault, const char *what)
 	    "seccomp=unconfined, in a systemd unit no RestrictNamespaces";
 
 	if (strstr(what, "amespace") != NULL)
-		snprintf(fault->text, sizeof(fault->text), "%s; %s", what,
-		    cure);
+		snprintf(
+		    fault->text, sizeof(fault->text), "%s; %s", what, cure);
 	else
-		snprintf(fault->text, sizeof(fault->text), "the jail does not "
-		    "start: %s", what);
+		snprintf(fault->text, sizeof(fault->text),
+		    "the jail does not "
+		    "start: %s",
+		    what);
 }
 
 static enum err
@@ -168,7 +171,8 @@ await_ready(struct spawner *spawner, struct conf_fault *fault)
 	int fd = -1;
 
 	if (channel_receive(spawner->socket, &note, sizeof(note), &fd) !=
-	    ERR_OK || note.kind != CHANNEL_READY) {
+		ERR_OK ||
+	    note.kind != CHANNEL_READY) {
 		spawner_explain(fault, note.text);
 		return ERR_SYS;
 	}
@@ -176,8 +180,8 @@ await_ready(struct spawner *spawner, struct conf_fault *fault)
 }
 
 enum err
-spawner_open(struct spawner *spawner, const struct plan *plan,
-    struct conf_fault *fault)
+spawner_open(
+    struct spawner *spawner, const struct plan *plan, struct conf_fault *fault)
 {
 	pid_t self = getpid();
 	int pair[2];

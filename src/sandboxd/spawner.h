@@ -23,8 +23,8 @@ enum err spawner_open(struct spawner *spawner, const struct plan *plan,
     struct conf_fault *fault) MUST_CHECK;
 
 /* Asks for a slot; *ret_fd is its control socket (owned, non-blocking). */
-enum err spawner_spawn(struct spawner *spawner, unsigned slot, int *ret_fd)
-    MUST_CHECK;
+enum err
+spawner_spawn(struct spawner *spawner, unsigned slot, int *ret_fd) MUST_CHECK;
 
 /* Ends it and waits until all slots are gone, whose control sockets must be
  * closed by then. */

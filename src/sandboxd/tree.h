@@ -34,30 +34,30 @@ enum err upload_write(int dir, const struct request *req,
 /* ---- out ---- */
 
 struct found {
-	char *path;		/* owned; any bytes */
+	char *path; /* owned; any bytes */
 	uint64_t size;
 	uint64_t inode;
 	struct timespec mtime, ctime;
-	const char *skip;	/* why it is not returned, or NULL */
+	const char *skip; /* why it is not returned, or NULL */
 };
 
 struct collection {
-	struct found *files;	/* owned; sorted by path */
+	struct found *files; /* owned; sorted by path */
 	size_t n;
 	size_t cap;
 };
 
 struct collect_rules {
-	uint64_t files;		/* most that are returned: the newest */
-	uint64_t bytes;		/* most in sum */
+	uint64_t files; /* most that are returned: the newest */
+	uint64_t bytes; /* most in sum */
 };
 
 /* Lists what the program left in dir and marks what is not returned. Uploaded
  * files that have not changed are not listed at all, nor are names that begin
  * with "_" or "." (as Snekbox has it). The program must have ended. */
-enum err collect_list(struct collection *out, int dir,
-    const struct request *req, const struct upload *uploads,
-    const struct collect_rules *rules) MUST_CHECK;
+enum err
+collect_list(struct collection *out, int dir, const struct request *req,
+    const struct upload *uploads, const struct collect_rules *rules) MUST_CHECK;
 void collection_done(struct collection *out);
 
 /* Opens a listed file for reading; its size may be another than listed only

@@ -91,13 +91,13 @@ write_file(int dir, const struct request_file *file)
 static enum err
 describe(struct buf *fault, const struct request_file *file)
 {
-	const char *name = errno == EISDIR ? "IsADirectoryError" :
-	    errno == EEXIST || errno == ENOTDIR ? "FileExistsError" :
-	    "OSError";
+	const char *name = errno == EISDIR        ? "IsADirectoryError"
+	    : errno == EEXIST || errno == ENOTDIR ? "FileExistsError"
+						  : "OSError";
 	enum err rc;
 
 	if ((rc = buf_printf(fault, "%s: Failed to create file '", name)) !=
-	    ERR_OK ||
+		ERR_OK ||
 	    (rc = buf_append(fault, file->given, file->given_len)) != ERR_OK ||
 	    (rc = buf_puts(fault, "'.")) != ERR_OK)
 		return rc;
@@ -116,11 +116,11 @@ upload_write(int dir, const struct request *req, struct upload *ret_uploads,
 	}
 	/* afterwards, since one may have replaced another */
 	for (size_t i = 0; i < req->n_files; i++) {
-		if (fstatat(dir, req->files[i].path, &st,
-		    AT_SYMLINK_NOFOLLOW) != 0)
+		if (fstatat(
+			dir, req->files[i].path, &st, AT_SYMLINK_NOFOLLOW) != 0)
 			return describe(fault, &req->files[i]);
-		ret_uploads[i] = (struct upload){ st.st_ino, st.st_mtim,
-			st.st_ctim };
+		ret_uploads[i] =
+		    (struct upload){ st.st_ino, st.st_mtim, st.st_ctim };
 	}
 	return ERR_OK;
 }

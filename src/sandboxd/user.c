@@ -18,19 +18,21 @@ user_find(struct user *user, const char *name, struct conf_fault *fault)
 
 	*user = (struct user){ geteuid(), getegid(), "" };
 	if (geteuid() != 0) {
-		snprintf(user->name, sizeof(user->name), "uid %u",
-		    geteuid());
+		snprintf(user->name, sizeof(user->name), "uid %u", geteuid());
 		return ERR_OK;
 	}
 	errno = 0;
 	if ((pw = getpwnam(wanted)) == NULL) {
-		snprintf(fault->text, sizeof(fault->text), "sandboxd_user: "
+		snprintf(fault->text, sizeof(fault->text),
+		    "sandboxd_user: "
 		    "there is no user %s: adduser --system %s, or name "
-		    "another", wanted, wanted);
+		    "another",
+		    wanted, wanted);
 		return ERR_CONF;
 	}
 	if (pw->pw_uid == 0) {
-		snprintf(fault->text, sizeof(fault->text), "sandboxd_user: "
+		snprintf(fault->text, sizeof(fault->text),
+		    "sandboxd_user: "
 		    "programs are not run as root: name another user");
 		return ERR_CONF;
 	}
@@ -49,7 +51,7 @@ user_become(const struct user *user)
 		    setresuid(user->uid, user->uid, user->uid) != 0)
 			return ERR_SYS;
 		if (setuid(0) == 0) {
-			errno = EPERM;	/* it did not hold */
+			errno = EPERM; /* it did not hold */
 			return ERR_SYS;
 		}
 	}

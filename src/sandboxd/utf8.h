@@ -20,17 +20,17 @@ bool utf8_has_surrogate(const char *text, size_t n);
 /* Decoding byte by byte. Zero-initialise. */
 struct utf8_decoder {
 	unsigned char bytes[4];
-	unsigned have;		/* bytes of an unfinished character */
-	unsigned need;		/* bytes that it will have */
-	unsigned char low, high;	/* bounds of the next byte */
+	unsigned have;           /* bytes of an unfinished character */
+	unsigned need;           /* bytes that it will have */
+	unsigned char low, high; /* bounds of the next byte */
 };
 
 enum utf8_step {
-	UTF8_MORE,		/* the character is not complete */
-	UTF8_CHAR,		/* decoder->bytes holds one of ->have bytes */
-	UTF8_BAD,		/* a broken one ended before this byte: feed it
+	UTF8_MORE,     /* the character is not complete */
+	UTF8_CHAR,     /* decoder->bytes holds one of ->have bytes */
+	UTF8_BAD,      /* a broken one ended before this byte: feed it
 				 * again */
-	UTF8_BAD_BYTE,		/* this byte begins nothing */
+	UTF8_BAD_BYTE, /* this byte begins nothing */
 };
 
 /* Feeds one byte. After UTF8_CHAR the decoder is to be fed on; its bytes are

@@ -20,7 +20,7 @@ struct parser {
 	char *start;
 	char *p;
 	char *end;
-	unsigned depth;		/* levels that may still be opened */
+	unsigned depth; /* levels that may still be opened */
 };
 
 static enum err parse_value(struct parser *ps, struct value *v);
@@ -80,8 +80,9 @@ fault(struct parser *ps, const char *what, const char *at)
 static void
 skip_blanks(struct parser *ps)
 {
-	while (ps->p < ps->end && (*ps->p == ' ' || *ps->p == '\t' ||
-	    *ps->p == '\n' || *ps->p == '\r'))
+	while (ps->p < ps->end &&
+	    (*ps->p == ' ' || *ps->p == '\t' || *ps->p == '\n' ||
+		*ps->p == '\r'))
 		ps->p++;
 }
 
@@ -135,8 +136,8 @@ unicode_escape(struct parser *ps, char **out)
 	    ps->p[0] == '\\' && ps->p[1] == 'u') {
 		low = hex4(ps->p + 2, ps->end);
 		if (low >= 0xdc00 && low < 0xe000) {
-			code = 0x10000 + ((code - 0xd800) << 10) +
-			    (low - 0xdc00);
+			code =
+			    0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
 			ps->p += 6;
 		}
 	}
@@ -171,13 +172,12 @@ parse_string(struct parser *ps, char **ret_text, size_t *ret_len)
 
 	for (;;) {
 		if (ps->p >= ps->end)
-			return fault(ps, "Unterminated string starting at",
-			    open);
+			return fault(
+			    ps, "Unterminated string starting at", open);
 		if (*ps->p == '"')
 			break;
 		if ((unsigned char)*ps->p < 0x20)
-			return fault(ps, "Invalid control character at",
-			    ps->p);
+			return fault(ps, "Invalid control character at", ps->p);
 		if (*ps->p != '\\') {
 			*out++ = *ps->p++;
 			continue;
@@ -252,9 +252,12 @@ parse_word(struct parser *ps, struct value *v)
 		const char *word;
 		enum value_type type;
 	} words[] = {
-		{ "null", VALUE_NULL }, { "true", VALUE_TRUE },
-		{ "false", VALUE_FALSE }, { "NaN", VALUE_NUMBER },
-		{ "Infinity", VALUE_NUMBER }, { "-Infinity", VALUE_NUMBER },
+		{ "null", VALUE_NULL },
+		{ "true", VALUE_TRUE },
+		{ "false", VALUE_FALSE },
+		{ "NaN", VALUE_NUMBER },
+		{ "Infinity", VALUE_NUMBER },
+		{ "-Infinity", VALUE_NUMBER },
 	};
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
@@ -293,10 +296,11 @@ parse_key(struct parser *ps, struct value *member)
 	enum err rc;
 
 	if (!next_is(ps, '"'))
-		return fault(ps, "Expecting property name enclosed in "
-		    "double quotes", ps->p);
-	if ((rc = parse_string(ps, &member->name, &member->name_len)) !=
-	    ERR_OK)
+		return fault(ps,
+		    "Expecting property name enclosed in "
+		    "double quotes",
+		    ps->p);
+	if ((rc = parse_string(ps, &member->name, &member->name_len)) != ERR_OK)
 		return rc;
 	skip_blanks(ps);
 	if (!next_is(ps, ':'))
@@ -377,7 +381,8 @@ check_utf8(struct value_doc *doc, const char *text, size_t n)
 		return ERR_OK;
 	snprintf(doc->fault, sizeof(doc->fault),
 	    "'utf-8' codec can't decode byte 0x%02x in position %zu: "
-	    "invalid byte", (unsigned char)text[good], good);
+	    "invalid byte",
+	    (unsigned char)text[good], good);
 	return ERR_PARSE;
 }
 
@@ -391,8 +396,10 @@ value_parse(struct value_doc *doc, char *text, size_t n, unsigned depth)
 	if ((rc = check_utf8(doc, text, n)) != ERR_OK)
 		return rc;
 	if (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
-		return fault(&ps, "Unexpected UTF-8 BOM (decode using "
-		    "utf-8-sig)", text);
+		return fault(&ps,
+		    "Unexpected UTF-8 BOM (decode using "
+		    "utf-8-sig)",
+		    text);
 	if ((doc->root = new_value(doc)) == NULL)
 		return ERR_NOMEM;
 	skip_blanks(&ps);
@@ -441,8 +448,8 @@ form_field(struct parser *ps, char *field, size_t n)
 	member->type = VALUE_STRING;
 	member->name = field;
 	member->text = equals != NULL ? equals + 1 : field + n;
-	member->len = form_decode(member->text,
-	    (size_t)(field + n - member->text));
+	member->len =
+	    form_decode(member->text, (size_t)(field + n - member->text));
 	member->name_len = form_decode(field, name_len);
 	return check_utf8(ps->doc, member->text, member->len);
 }

@@ -128,6 +128,7 @@ class Sandboxd:
         self.path = path
         self.log = log
         self.workers = workers
+        self.base = None    # descriptors and mounts of a quiet service
 
     # ---- asking ----
 
@@ -282,6 +283,12 @@ def serve_module(mode, **settings):
     service = start(mode, **settings)
     try:
         service.settle()
+        # the connection of the last question may still be closing
+        samples = []
+        for _ in range(5):
+            samples.append(service.descriptors())
+            time.sleep(0.02)
+        service.base = (min(samples, key=len), service.mounts())
         yield service
         service.settle()
         assert service.stop() == 0, service.log_text()
@@ -290,11 +297,12 @@ def serve_module(mode, **settings):
         service.close()
 
 
-def check_unharmed(service, before):
+def check_unharmed(service):
     """After a test: the service lives, nothing is left of the programs, and
     its descriptors are back at the base line."""
     assert service.process.poll() is None, service.log_text()
     service.settle()
-    assert service.descriptors() == before[0]
-    assert service.mounts() == before[1]
+    until(lambda: service.descriptors() == service.base[0],
+          what="the base line of descriptors")
+    assert service.mounts() == service.base[1]
     assert service.eval("print(6 * 7)").stdout == "42\n"

@@ -40,10 +40,8 @@ def service(request):
 
 @pytest.fixture(autouse=True)
 def unharmed(service):
-    service.settle()
-    before = service.descriptors(), service.mounts()
     yield
-    util.check_unharmed(service, before)
+    util.check_unharmed(service)
 
 
 def attack(service, code, **fields):

@@ -18,25 +18,16 @@
 
 #include "sandboxd/launch.h"
 
-#define EXIT_NO_EXEC 255	/* as NsJail has it */
+#define EXIT_NO_EXEC 255 /* as NsJail has it */
 #define STACK_BYTES (8u << 20)
 
 /* The whole environment of a program. Few threads: a library that starts one
  * for each processor of a large machine would meet the process limit. */
-static char *const environment[] = {
-	"HOME=/home",
-	"LANG=en_US.UTF-8",
-	"MKL_NUM_THREADS=2",
-	"MPLCONFIGDIR=" LAUNCH_MPLCONFIGDIR,
-	"NUMEXPR_NUM_THREADS=2",
-	"OMP_NUM_THREADS=2",
-	"OPENBLAS_NUM_THREADS=2",
-	"PYTHONDONTWRITEBYTECODE=true",
-	"PYTHONIOENCODING=utf-8:strict",
-	"PYTHONUNBUFFERED=true",
-	"VECLIB_MAXIMUM_THREADS=2",
-	NULL
-};
+static char *const environment[] = { "HOME=/home", "LANG=en_US.UTF-8",
+	"MKL_NUM_THREADS=2", "MPLCONFIGDIR=" LAUNCH_MPLCONFIGDIR,
+	"NUMEXPR_NUM_THREADS=2", "OMP_NUM_THREADS=2", "OPENBLAS_NUM_THREADS=2",
+	"PYTHONDONTWRITEBYTECODE=true", "PYTHONIOENCODING=utf-8:strict",
+	"PYTHONUNBUFFERED=true", "VECLIB_MAXIMUM_THREADS=2", NULL };
 
 static int
 read_all(void *data, size_t n)
@@ -126,7 +117,7 @@ main(void)
 	if (write(LAUNCH_FD, &ready, 1) != 1)
 		return EXIT_NO_EXEC;
 	if (read_all(&head, sizeof(head)) != 0)
-		return 0;	/* not wanted any more */
+		return 0; /* not wanted any more */
 	if (head.magic != LAUNCH_MAGIC || head.bytes > LAUNCH_ARGS_MAX ||
 	    head.n_args > head.bytes)
 		fail(EINVAL);

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "sandboxd/filter.h"
+#include "sandboxd/seccomp.h"
 
 #define FILTER_MAX 65536
 
@@ -22,29 +22,92 @@
  * out. Names that this libseccomp does not know are passed over. */
 static const char *const refused[] = {
 	/* namespaces and mounts */
-	"unshare", "setns", "mount", "umount", "umount2", "pivot_root",
-	"chroot", "fsopen", "fsconfig", "fsmount", "fspick", "move_mount",
-	"open_tree", "mount_setattr", "open_tree_attr", "listmount",
+	"unshare",
+	"setns",
+	"mount",
+	"umount",
+	"umount2",
+	"pivot_root",
+	"chroot",
+	"fsopen",
+	"fsconfig",
+	"fsmount",
+	"fspick",
+	"move_mount",
+	"open_tree",
+	"mount_setattr",
+	"open_tree_attr",
+	"listmount",
 	"statmount",
 	/* other processes */
-	"ptrace", "process_vm_readv", "process_vm_writev", "process_madvise",
-	"kcmp", "pidfd_getfd", "process_mrelease",
+	"ptrace",
+	"process_vm_readv",
+	"process_vm_writev",
+	"process_madvise",
+	"kcmp",
+	"pidfd_getfd",
+	"process_mrelease",
 	/* big attack surface that no program of the kind needs */
-	"bpf", "perf_event_open", "userfaultfd", "io_uring_setup",
-	"io_uring_enter", "io_uring_register", "keyctl", "add_key",
-	"request_key", "lookup_dcookie", "fanotify_init", "fanotify_mark",
-	"inotify_init", "inotify_init1", "inotify_add_watch",
-	"name_to_handle_at", "open_by_handle_at", "quotactl", "quotactl_fd",
-	"personality", "modify_ldt", "vmsplice", "remap_file_pages",
-	"mbind", "set_mempolicy", "set_mempolicy_home_node", "migrate_pages",
-	"move_pages", "mq_open", "mq_unlink", "lsm_set_self_attr",
-	"landlock_create_ruleset", "memfd_secret",
+	"bpf",
+	"perf_event_open",
+	"userfaultfd",
+	"io_uring_setup",
+	"io_uring_enter",
+	"io_uring_register",
+	"keyctl",
+	"add_key",
+	"request_key",
+	"lookup_dcookie",
+	"fanotify_init",
+	"fanotify_mark",
+	"inotify_init",
+	"inotify_init1",
+	"inotify_add_watch",
+	"name_to_handle_at",
+	"open_by_handle_at",
+	"quotactl",
+	"quotactl_fd",
+	"personality",
+	"modify_ldt",
+	"vmsplice",
+	"remap_file_pages",
+	"mbind",
+	"set_mempolicy",
+	"set_mempolicy_home_node",
+	"migrate_pages",
+	"move_pages",
+	"mq_open",
+	"mq_unlink",
+	"lsm_set_self_attr",
+	"landlock_create_ruleset",
+	"memfd_secret",
 	/* the machine */
-	"kexec_load", "kexec_file_load", "init_module", "finit_module",
-	"delete_module", "create_module", "reboot", "swapon", "swapoff",
-	"acct", "syslog", "settimeofday", "clock_settime", "clock_adjtime",
-	"adjtimex", "stime", "sethostname", "setdomainname", "iopl", "ioperm",
-	"vhangup", "nfsservctl", "uselib", "ustat", "sysfs", "_sysctl",
+	"kexec_load",
+	"kexec_file_load",
+	"init_module",
+	"finit_module",
+	"delete_module",
+	"create_module",
+	"reboot",
+	"swapon",
+	"swapoff",
+	"acct",
+	"syslog",
+	"settimeofday",
+	"clock_settime",
+	"clock_adjtime",
+	"adjtimex",
+	"stime",
+	"sethostname",
+	"setdomainname",
+	"iopl",
+	"ioperm",
+	"vhangup",
+	"nfsservctl",
+	"uselib",
+	"ustat",
+	"sysfs",
+	"_sysctl",
 	"afs_syscall",
 };
 
@@ -88,8 +151,8 @@ refuse_clones(scmp_filter_ctx ctx)
 		if (rc != 0)
 			return rc;
 	}
-	return seccomp_rule_add(ctx, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3),
-	    0);
+	return seccomp_rule_add(
+	    ctx, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
 }
 
 /* Everything but Unix and internet sockets: a network namespace does not bind
@@ -101,16 +164,15 @@ refuse_families(scmp_filter_ctx ctx)
 
 	for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++) {
 		for (int f = last + 1; f < families[i] && rc == 0; f++)
-			rc = seccomp_rule_add(ctx,
-			    SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 1,
+			rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EAFNOSUPPORT),
+			    SCMP_SYS(socket), 1,
 			    SCMP_A0_32(SCMP_CMP_EQ, (uint32_t)f));
 		last = families[i];
 	}
 	if (rc != 0)
 		return rc;
 	return seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EAFNOSUPPORT),
-	    SCMP_SYS(socket), 1,
-	    SCMP_A0_32(SCMP_CMP_GT, (uint32_t)last));
+	    SCMP_SYS(socket), 1, SCMP_A0_32(SCMP_CMP_GT, (uint32_t)last));
 }
 
 /* Typing into a terminal. The kernel looks at 32 bits of the request only. */
@@ -122,8 +184,8 @@ refuse_ioctls(scmp_filter_ctx ctx)
 
 	for (size_t i = 0; i < 2 && rc == 0; i++)
 		rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM),
-		    SCMP_SYS(ioctl), 1, SCMP_A1(SCMP_CMP_MASKED_EQ,
-		    0xffffffffu, requests[i]));
+		    SCMP_SYS(ioctl), 1,
+		    SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffffu, requests[i]));
 	return rc;
 }
 
@@ -133,36 +195,31 @@ add_rules(scmp_filter_ctx ctx, bool bounded_memory)
 	int rc;
 
 	/* calls of another architecture would pass by every number above */
-	if ((rc = seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH,
-	    SCMP_ACT_KILL_PROCESS)) != 0 ||
+	if ((rc = seccomp_attr_set(
+		 ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS)) != 0 ||
 	    (rc = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_NNP, 1)) != 0 ||
-	    (rc = refuse_all(ctx, refused,
-	    sizeof(refused) / sizeof(refused[0]))) != 0 ||
+	    (rc = refuse_all(
+		 ctx, refused, sizeof(refused) / sizeof(refused[0]))) != 0 ||
 	    (rc = refuse_clones(ctx)) != 0 ||
-	    (rc = refuse_families(ctx)) != 0 ||
-	    (rc = refuse_ioctls(ctx)) != 0)
+	    (rc = refuse_families(ctx)) != 0 || (rc = refuse_ioctls(ctx)) != 0)
 		return rc;
 	if (bounded_memory)
 		return 0;
-	return refuse_all(ctx, unbounded,
-	    sizeof(unbounded) / sizeof(unbounded[0]));
+	return refuse_all(
+	    ctx, unbounded, sizeof(unbounded) / sizeof(unbounded[0]));
 }
 
 /* libseccomp writes to a descriptor only. */
-static enum err
-export(scmp_filter_ctx ctx, unsigned char **ret_filter, size_t *ret_len)
-{
+static enum err export(
+    scmp_filter_ctx ctx, unsigned char **ret_filter, size_t *ret_len) {
 	CLEANUP_FD int fd = memfd_create("filter", MFD_CLOEXEC);
 	CLEANUP_FREE unsigned char *filter = malloc(FILTER_MAX);
 	ssize_t n;
 
-	if (filter == NULL)
-		return ERR_NOMEM;
-	if (fd < 0 || seccomp_export_bpf(ctx, fd) != 0)
-		return ERR_SYS;
+	if (filter == NULL) return ERR_NOMEM;
+	if (fd < 0 || seccomp_export_bpf(ctx, fd) != 0) return ERR_SYS;
 	n = pread(fd, filter, FILTER_MAX, 0);
-	if (n <= 0 || n == FILTER_MAX)
-		return ERR_SYS;
+	if (n <= 0 || n == FILTER_MAX) return ERR_SYS;
 	*ret_filter = STEAL_PTR(filter);
 	*ret_len = (size_t)n;
 	return ERR_OK;

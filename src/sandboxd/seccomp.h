@@ -1,6 +1,6 @@
 /* The seccomp filter of every program, by libseccomp. */
-#ifndef SANDBOXD_FILTER_H
-#define SANDBOXD_FILTER_H
+#ifndef SANDBOXD_SECCOMP_H
+#define SANDBOXD_SECCOMP_H
 
 #include <stdbool.h>
 #include <stddef.h>

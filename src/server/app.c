@@ -1,12 +1,15 @@
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "server/app.h"
@@ -253,6 +256,22 @@ prepare_process(void)
 	mallopt(M_TRIM_THRESHOLD, 256 * 1024);
 }
 
+/* What libraries opened without saying so (libcurl's wake-up pair): no
+ * descriptor of ours is for a child. */
+static void
+close_on_exec(void)
+{
+	CLEANUP_DIR DIR *dir = opendir("/proc/self/fd");
+	struct dirent *entry;
+
+	while (dir != NULL && (entry = readdir(dir)) != NULL) {
+		int fd = (int)strtol(entry->d_name, NULL, 10);
+
+		if (fd > STDERR_FILENO)
+			(void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+	}
+}
+
 static enum err
 failed(struct app *app, enum err rc, const char *what, const char *why)
 {
@@ -361,6 +380,7 @@ app_run(const struct conf *conf, struct conf_fault *fault)
 	if ((rc = open_log(conf, fault)) == ERR_OK &&
 	    (rc = open_below(&app)) == ERR_OK &&
 	    (rc = open_above(&app)) == ERR_OK) {
+		close_on_exec();
 		log_info("app.started", "process=%016llx",
 		    (unsigned long long)state_process(app.state));
 		if (event_base_dispatch(loop_base(app.loop)) < 0)

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/log.h"
 #include "state/metrics.h"
 #include "transport/event_stream.h"
 #include "transport/route.h"
@@ -45,6 +46,7 @@ session_free(struct sse_session *session)
 {
 	struct sse *sse = session->sse;
 
+	log_info("session.close", "id=%.16s", session->id);
 	sse_table_remove(&sse->sessions, session);
 	mcp_session_free(session->mcp);
 	/* not found: another process made room for a newer session */
@@ -241,6 +243,8 @@ session_new(struct sse *sse, const struct exchange *exchange,
 		return rc;
 	}
 	sse_table_add(&sse->sessions, session);
+	/* a part of the id: the whole is what lets in */
+	log_info("session.open", "id=%.16s client=%s", session->id, client);
 	*ret_session = session;
 	return ERR_OK;
 }

@@ -190,6 +190,19 @@ send_stream_head(struct conn *conn, const struct http_response *response)
 }
 
 static enum err
+peer_streamable(struct peer *peer)
+{
+	const struct conn *conn = conn_of_peer(peer);
+	const struct server *server = conn->server;
+
+	if (conn->phase == CONN_DOOMED || conn->eof)
+		return ERR_CLOSED;
+	return server->streams < server->max_streams && !server->draining
+	    ? ERR_OK
+	    : ERR_BUSY;
+}
+
+static enum err
 peer_stream(struct peer *peer, struct exchange *exchange,
     const struct stream_events *events, void *arg, struct stream **ret_stream)
 {
@@ -197,10 +210,8 @@ peer_stream(struct peer *peer, struct exchange *exchange,
 	struct server *server = conn->server;
 	enum err rc;
 
-	if (conn->phase == CONN_DOOMED || conn->eof)
-		return ERR_CLOSED;
-	if (server->streams >= server->max_streams || server->draining)
-		return ERR_BUSY;
+	if ((rc = peer_streamable(peer)) != ERR_OK)
+		return rc;
 	if ((rc = send_stream_head(conn, &exchange->response)) != ERR_OK)
 		return rc;
 	note(conn, exchange, &exchange->response);
@@ -220,6 +231,7 @@ peer_stream(struct peer *peer, struct exchange *exchange,
 
 const struct peer_ops conn_peer_ops = {
 	.answer = peer_answer,
+	.streamable = peer_streamable,
 	.stream = peer_stream,
 };
 

@@ -50,6 +50,12 @@ exchange_refuse(struct exchange *exchange, enum err err, const char *text)
 }
 
 enum err
+exchange_streamable(struct exchange *exchange)
+{
+	return exchange->peer->ops->streamable(exchange->peer);
+}
+
+enum err
 exchange_stream(struct exchange *exchange, const struct stream_events *events,
     void *arg, struct stream **ret_stream)
 {

@@ -57,6 +57,9 @@ struct peer_ops {
 	/* Sends exchange->response as the whole answer, if the client is still
 	 * there. */
 	void (*answer)(struct peer *peer, struct exchange *exchange);
+	/* Whether a stream can be opened now: ERR_OK, or what stream would
+	 * return. */
+	enum err (*streamable)(struct peer *peer) MUST_CHECK;
 	/* Sends the head of exchange->response and opens a stream. ERR_CLOSED
 	 * when the client is gone, ERR_BUSY when there are too many; then the
 	 * peer still waits for an answer. */
@@ -90,6 +93,10 @@ void exchange_answer(struct exchange *exchange);
 
 /* http_error_of, then exchange_answer. */
 void exchange_refuse(struct exchange *exchange, enum err err, const char *text);
+
+/* Whether exchange_stream can work now: to be asked before anything is made
+ * for the stream. */
+enum err exchange_streamable(struct exchange *exchange) MUST_CHECK;
 
 /* Opens a stream; the exchange is freed, memory of the request and all, if and
  * only if ERR_OK is returned. */

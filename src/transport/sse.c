@@ -260,7 +260,8 @@ get_open(struct exchange *exchange)
 	buf_init(&prefix, HTTP_PATH_MAX);
 	if (sse->draining)
 		return ERR_BUSY;
-	if ((rc = route_prefix(exchange, &prefix)) != ERR_OK ||
+	if ((rc = exchange_streamable(exchange)) != ERR_OK ||
+	    (rc = route_prefix(exchange, &prefix)) != ERR_OK ||
 	    (rc = session_new(sse, exchange, &session)) != ERR_OK)
 		return rc;
 	rc = exchange_stream(exchange, &events, session, &session->stream);

@@ -226,7 +226,7 @@ exception(const struct report *report, const struct sandbox_limits *limits,
 /* The runner saw the program's end: what it says holds, whatever the code. */
 static enum err
 told(const struct report *report, const struct sandbox_limits *limits,
-    struct outcome *o)
+    const char *killed_by, struct outcome *o)
 {
 	bool in_time = o->exception_type == NULL ||
 	    strcmp(o->exception_type, "TimeLimitExceeded") != 0;
@@ -237,6 +237,8 @@ told(const struct report *report, const struct sandbox_limits *limits,
 	if (strcmp(report->killed, "time") == 0 ||
 	    (report->warned && !in_time))
 		return time_limit(limits, o);
+	if (report->signal == SIGKILL && strcmp(killed_by, "memory") == 0)
+		return memory_limit(limits, true, o);
 	if (report->signal == SIGKILL && (limits->memory_bytes == 0 ||
 	    report->rss_kib >= limits->memory_bytes / 1024 / 2))
 		return memory_limit(limits, false, o);
@@ -321,7 +323,7 @@ outcome_cause(const struct report *report,
 	enum err rc;
 
 	if (report->ended)
-		rc = told(report, limits, outcome);
+		rc = told(report, limits, killed_by, outcome);
 	else if (strcmp(killed_by, "time") == 0)
 		rc = time_limit(limits, outcome);
 	else if (strcmp(killed_by, "memory") == 0)

@@ -1,19 +1,16 @@
 """What only some programs need at their end: a value to show, an exception,
 figures, threads still running. Runs inside runner.py's own scope."""
 
-TEXT_MAX = 16000
-MESSAGE_MAX = 4000
+TEXT_MAX = 30000	# characters of JSON for one text
+MESSAGE_MAX = 8000
 
 
-def quote(text, most=TEXT_MAX):
-    """A JSON string of ASCII characters. Lone surrogates, which stand for
-    bytes that are not UTF-8, become visible."""
-    if len(text) > most:
-        text = text[:most * 2 // 3] + " \u2026 " + text[-most // 3:]
-    text = text.encode("utf-8", "backslashreplace").decode()
-    text = text.replace("\0", "\u2400")
-    if text.isascii() and text.isprintable():
-        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+def shortened(text, most):
+    """Head and tail of a text, most characters in all."""
+    return text[:most * 2 // 3] + " \u2026 " + text[-most // 3:]
+
+
+def escaped(text):
     out = []
     for c in text:
         o = ord(c)
@@ -22,12 +19,24 @@ def quote(text, most=TEXT_MAX):
         elif 0x20 <= o < 0x7f:
             out.append(c)
         elif o < 0x10000:
-            out.append("\\u%04x" % o)
+            out.append("\\u%04x" % (o or 0x2400))
         else:
             o -= 0x10000
             out.append("\\u%04x\\u%04x" % (0xd800 + (o >> 10),
                                            0xdc00 + (o & 0x3ff)))
-    return '"' + "".join(out) + '"'
+    return "".join(out)
+
+
+def quote(text, most=TEXT_MAX):
+    """A JSON string of ASCII characters, most of them at most. Lone
+    surrogates, which stand for bytes that are not UTF-8, become visible."""
+    if len(text) > most:
+        text = shortened(text, most)
+    text = text.encode("utf-8", "backslashreplace").decode()
+    out = escaped(text)
+    if len(out) > most + 20:
+        out = escaped(shortened(text, len(text) * most // len(out)))
+    return '"' + out + '"'
 
 
 def record(kind, **fields):
@@ -160,12 +169,10 @@ def described(kind, value, tb, text):
             message = value.msg
     except BaseException:
         message = "<exception str() failed>"
-    record("exception", type=name[:200], message=quote_cut(message),
-           line=line_of(value, tb), traceback=user_frames(text))
-
-
-def quote_cut(text):
-    return text if len(text) <= MESSAGE_MAX else text[:MESSAGE_MAX] + "\u2026"
+    CHILD.send('{"t":"exception","type":%s,"message":%s,"line":%d,'
+               '"traceback":%s}' % (
+                   quote(name, 200), quote(message, MESSAGE_MAX),
+                   line_of(value, tb), quote(user_frames(text))))
 
 
 def exit_status(value):
@@ -301,7 +308,7 @@ def repaired(data):
         lines = changed
         done.append(name)
         text = b"".join(lines)
-        if quietly(text, "exec", 0x400) is None:
+        if quietly(text, "exec", PyCF_ONLY_AST) is None:
             continue
         try:
             with open(HOME + "/main.py", "wb") as f:

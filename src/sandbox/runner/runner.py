@@ -15,10 +15,12 @@ import faulthandler
 import os
 import sys
 import time
-from _functools import partial, reduce
-from _signal import SIGCHLD, SIGKILL, SIGRTMAX, set_wakeup_fd, signal
+from _ast import Expr, Interactive, PyCF_ONLY_AST
+from _signal import (SIG_IGN, SIGCHLD, SIGKILL, SIGRTMAX, set_wakeup_fd,
+                     signal)
 from _weakref import ref
 from select import POLLIN, poll
+from types import FunctionType
 
 START = time.monotonic()
 START_NS = time.time_ns()
@@ -34,8 +36,8 @@ SIGNAL_TIME = SIGRTMAX - 3
 SIGNAL_STACK = SIGRTMAX - 4
 
 # The report needs room below the sandbox's limit of output.
-REPORT_ROOM = 60000
-REPORT_MAX = 50000
+REPORT_ROOM = 120000
+REPORT_MAX = 110000
 
 # Python before 3.9 names a program in tracebacks as the command line did.
 MAIN = "main.py" if sys.version_info < (3, 9) else HOME + "/main.py"
@@ -62,7 +64,7 @@ class Parent:
         self.pid = pid
         self.out = out
         self.report = report
-        self.room = max(OUTPUT - REPORT_ROOM, 1000)
+        self.room = max(OUTPUT - REPORT_ROOM, OUTPUT // 2)
         self.written = 0
         self.told = b""
         self.status = None
@@ -234,20 +236,25 @@ class Child:
         os.dup2(report, self.report, inheritable=False)
         self.pipe = os.fstat(self.report).st_ino
         self.running = False
-        self.codes = ()
-        self.first = None
-        self.left = 0
+        self.waiting = {}
+        self.codes = []		# the program's parts that did not run yet
+        self.has_value = False	# of the last part
+        self.code = None	# the part under way
+        self.scope = None	# the names of __main__
+        self.over = False
 
     def send(self, line):
         """Tells the parent one line of ASCII, whatever the program did to
-        its descriptors. Processes forked by the program have no say."""
-        if os.getpid() != self.pid:
-            return
+        its descriptors. False when that is not possible; processes forked by
+        the program have no say."""
         try:
-            if os.fstat(self.report).st_ino == self.pipe:
+            if os.getpid() == self.pid and \
+                    os.fstat(self.report).st_ino == self.pipe:
                 write_all(self.report, line.encode("ascii") + b"\n")
+                return True
         except OSError:
             pass
+        return False
 
     def on_time(self, number, frame):
         if self.running and os.getpid() == self.pid:
@@ -259,47 +266,53 @@ class Child:
             load("after.py", SCOPE)
         return SCOPE[name](*args, **fields)
 
-    def step(self, _, value):
-        """Called when a part of the program has run, with its value."""
-        self.left -= 1
-        if self.left:
-            return
-        try:
-            if value is not None:
-                self.after("result", value)
-        except TimeLimitExceeded as e:
-            self.running = False
-            self.end(self.after("died", type(e), e, None))
-            return
-        self.end(0)
+    def step(self):
+        """Called by C code when a part of the program has run. The next part
+        begins when what is returned here is dropped, again by C code."""
+        if self.over:
+            return None
+        if not self.codes:
+            self.end(0)
+            return None
+        self.code = self.codes.pop(0)
+        if self.has_value and not self.codes:
+            sys.displayhook = self.display
+        return [Part(self.step), Part(FunctionType(self.code, self.scope))]
+
+    def display(self, value):
+        sys.displayhook = sys.__displayhook__
+        if value is not None:
+            self.after("result", value)
 
     def failed(self, args):
         """Stands in for sys.unraisablehook: there is no frame below the
         program, so what it raises arrives here."""
         tb = args.exc_traceback
-        mine = tb is not None and any(
-            tb.tb_frame.f_code is code for code in self.codes)
-        if not (self.left and (mine or args.object is self.first)):
+        of = tb.tb_frame.f_code if tb else getattr(args.object, "__code__", 0)
+        if self.over or of is not self.code:
             self.unraisable(args)
-            return
-        self.left = 0
-        self.fail(args.exc_type, args.exc_value, tb)
+        else:
+            self.fail(args.exc_type, args.exc_value, tb)
 
     def fail(self, kind, value, tb):
         self.running = False
+        self.over = True
         if value is None:
             value = kind()
         self.end(self.after("died", kind, value, tb))
 
     def end(self, code):
         """Everything that is left before the interpreter ends by itself."""
+        self.running = False
+        self.over = True
+        self.scope = None
         if "plot_end" in SCOPE or "threading" in sys.modules:
             code = self.after("finish", code)
-        self.running = False
-        if os.getpid() == self.pid:
-            if code:
-                self.send("x%d" % code)
-        elif code:
+        # the interpreter would make them deadly again
+        faulthandler.unregister(SIGNAL_STACK)
+        signal(SIGNAL_STACK, SIG_IGN)
+        signal(SIGNAL_TIME, SIG_IGN)
+        if code and not self.send("x%d" % code):
             self.after("leave", code)
 
     def find_spec(self, name, path=None, target=None):
@@ -340,9 +353,11 @@ class Child:
     def start(self, base):
         """Arranges for the program to run once this file is through: the
         interpreter then drops the old __main__, and the callback of a weak
-        reference is called by C code, so that no frame of ours is below the
-        program's (stack depth, warnings and inspect see none)."""
+        reference drops the first part. So C code calls the program, and no
+        frame of ours is below its own (stack depth, recursion, warnings and
+        inspect see none)."""
         main = self.prepare(base)
+        self.scope = main.__dict__
         shared = sys.getrefcount(sys.modules["__main__"]) > 3
         try:
             self.codes = parts(self)
@@ -350,20 +365,23 @@ class Child:
             sys.modules["__main__"] = main
             self.fail(type(e), e, None)
             return
-        self.left = len(self.codes)
-        run = map(eval, self.codes, [main.__dict__] * self.left)
-        self.first = partial(reduce, self.step, run)
-        self.weak = None if shared else ref(sys.modules["__main__"],
-                                            self.first)
         self.running = True
+        if not shared:
+            self.weak = ref(sys.modules["__main__"], self.waiting.pop)
+            self.waiting[self.weak] = [Part(self.step)]
         sys.modules["__main__"] = main
         if shared:
             # the old module won't be dropped: run here and now
-            try:
-                self.first(None)
-            except BaseException as e:
-                self.left = 0
-                self.fail(type(e), e, e.__traceback__.tb_next)
+            Part(self.step)
+
+
+class Part:
+    """When one is dropped, C code calls the function that it was made of."""
+
+    __slots__ = ("__del__",)
+
+    def __init__(self, function):
+        self.__del__ = function
 
 
 def compiled(data, mode="exec", flags=0):
@@ -382,50 +400,73 @@ def quietly(data, mode, flags=0):
 
 
 def last_statement(data):
-    """Where the last statement begins, if it is an expression that can be
-    compiled alone; else -1. Looks at few lines: big programs cost nothing."""
+    """Where the last line with a statement of its own begins; -1 when that is
+    not found within reason. Looks at few lines: big programs cost nothing."""
     start = len(data)
     for _ in range(200):
-        if start <= 0:
-            break
-        start = data.rfind(b"\n", 0, start - 1) + 1
+        start = data.rfind(b"\n", 0, max(start - 1, 0)) + 1
         if len(data) - start > 20000:
             break
-        if data[start:start + 1] in b" \t\r\n\f#)]}'\"" and start:
-            continue
-        if quietly(data[start:], "eval"):
+        if data[start:start + 1] not in b" \t\r\n\f#)]}" and \
+                quietly(data[start:], "exec", PyCF_ONLY_AST):
             return start
-        if quietly(data[start:], "exec", 0x400):
-            return -1
+        if start == 0:
+            break
     return -1
 
 
+def ends_with_value(data, tree):
+    """Whether the last statement is an expression not ended by ";"."""
+    last = tree.body[-1] if tree and tree.body else None
+    if not isinstance(last, Expr):
+        return False
+    lines = data.replace(b"\xef\xbb\xbf", b"").split(b"\n")
+    if last.end_lineno > len(lines):
+        return False
+    rest = lines[last.end_lineno - 1][last.end_col_offset:]
+    return not rest.lstrip().startswith(b";")
+
+
 def split(data):
-    """The program in two parts, the second a lone expression whose value is
-    wanted; None where it doesn't end with one."""
+    """The program in parts, the last a lone expression whose value is wanted;
+    None where it doesn't end with one."""
     if b"coding" in data[:200]:
         return None
     start = last_statement(data)
-    if start < 0:
+    tail = data[start:]
+    if start < 0 or not ends_with_value(
+            tail, quietly(tail, "exec", PyCF_ONLY_AST)):
         return None
     try:
-        head = (compiled(data[:start]),) if data[:start].strip() else ()
+        codes = [compiled(data[:start])] if data[:start].strip() else []
     except SyntaxError:
         return None
-    lines = data.count(b"\n", 0, start)
-    return head + (compiled(b"\n" * lines + data[start:], "eval"),)
+    lines = b"\n" * data.count(b"\n", 0, start)
+    if start:
+        tail = lines + tail
+    tree = compiled(tail, "exec", PyCF_ONLY_AST)
+    last = tree.body.pop()
+    if tree.body:
+        codes.append(compiled(tree))
+    return codes + [compiled(Interactive(body=[last]), "single")]
+
+
+def program(child, data):
+    codes = split(data)
+    child.has_value = codes is not None
+    return codes or [compiled(data)]
 
 
 def parts(child):
     with open(HOME + "/main.py", "rb") as f:
         data = f.read()
     try:
-        return split(data) or (compiled(data),)
+        return program(child, data)
     except SyntaxError as e:
         data = child.after("repaired", data)
         if data is None:
             raise e.with_traceback(None)
-        return split(data) or (compiled(data),)
+        return program(child, data)
 
 
 # ---- both -----------------------------------------------------------------

@@ -6,6 +6,7 @@ its own; started by root as an unprivileged user.
 """
 
 import ctypes
+import glob
 import json
 import os
 import pwd
@@ -71,12 +72,16 @@ def children(pid):
 
 
 def is_alive(pid):
-    """Whether a process runs; a zombie does not."""
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+    """Whether any thread of a process runs. (The first may be a zombie while
+    others still hold descriptors open.)"""
+    for path in glob.glob(f"/proc/{pid}/task/*/stat"):
+        try:
+            with open(path) as file:
+                if file.read().rpartition(")")[2].split()[0] not in "ZX":
+                    return True
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+    return False
 
 
 def descriptors(pid):

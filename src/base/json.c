@@ -83,7 +83,7 @@ json_equal(struct json_span span, const char *text)
 	if (span.len < 2 || *span.at != '"')
 		return false;
 	end = span.at + span.len - 1;
-	for (p = span.at + 1; p < end; ) {
+	for (p = span.at + 1; p < end;) {
 		char utf8[4];
 		size_t n = 1;
 
@@ -101,8 +101,8 @@ json_equal(struct json_span span, const char *text)
 
 /* Finds the value of one key in the object at p. */
 static enum err
-find_member(const char *p, const char *end, const char *key,
-    struct json_span *ret_span)
+find_member(
+    const char *p, const char *end, const char *key, struct json_span *ret_span)
 {
 	if (p == end || *p != '{')
 		return ERR_NOT_FOUND;
@@ -117,8 +117,8 @@ find_member(const char *p, const char *end, const char *key,
 		value = skip_space(skip_space(p, end) + 1, end);
 		p = skip_value(value, end);
 		if (json_equal((struct json_span){ name, len }, key)) {
-			*ret_span = (struct json_span){ value,
-				(size_t)(p - value) };
+			*ret_span =
+			    (struct json_span){ value, (size_t)(p - value) };
 			return ERR_OK;
 		}
 		p = skip_space(p, end);
@@ -174,8 +174,8 @@ hex4(const char *p)
 	for (int i = 0; i < 4; i++) {
 		char c = p[i];
 
-		value = value << 4 | (uint32_t)(c <= '9' ? c - '0'
-		    : (c | 0x20) - 'a' + 10);
+		value = value << 4 |
+		    (uint32_t)(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
 	}
 	return value;
 }
@@ -221,8 +221,8 @@ json_unescape(const char **at, char *ret_utf8)
 	code = hex4(p + 1);
 	p += 5;
 	if (code >= 0xd800 && code <= 0xdbff) {
-		code = 0x10000 + ((code - 0xd800) << 10) +
-		    (hex4(p + 2) - 0xdc00);
+		code =
+		    0x10000 + ((code - 0xd800) << 10) + (hex4(p + 2) - 0xdc00);
 		p += 6;
 	}
 	*at = p;
@@ -239,7 +239,7 @@ json_string(struct json_span span, struct buf *out)
 	if (span.len < 2 || *span.at != '"')
 		return ERR_PARSE;
 	end = span.at + span.len - 1;
-	for (p = span.at + 1; p < end; ) {
+	for (p = span.at + 1; p < end;) {
 		const char *slash = memchr(p, '\\', (size_t)(end - p));
 		size_t run = (size_t)((slash != NULL ? slash : end) - p);
 		char utf8[4];
@@ -317,7 +317,8 @@ const cJSON *
 json_get(const cJSON *object, const char *key)
 {
 	return cJSON_IsObject(object)
-	    ? cJSON_GetObjectItemCaseSensitive(object, key) : NULL;
+	    ? cJSON_GetObjectItemCaseSensitive(object, key)
+	    : NULL;
 }
 
 const char *

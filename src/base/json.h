@@ -17,8 +17,8 @@
 
 /* Where and why a text is not JSON. */
 struct json_fault {
-	size_t offset;		/* bytes from the start */
-	const char *reason;	/* borrowed, lives for ever */
+	size_t offset;      /* bytes from the start */
+	const char *reason; /* borrowed, lives for ever */
 };
 
 /* A piece of a text, as it stands there. Borrowed from that text. */
@@ -28,8 +28,8 @@ struct json_span {
 };
 
 /* Limits of json_check that no setting changes. */
-#define JSON_NUMBER_MAX 63	/* characters of a number: cJSON cuts longer */
-#define JSON_MEMBERS_MAX 65536	/* members of one object */
+#define JSON_NUMBER_MAX 63     /* characters of a number: cJSON cuts longer */
+#define JSON_MEMBERS_MAX 65536 /* members of one object */
 
 /* Checks that len bytes are exactly one JSON text: valid UTF-8, the grammar of
  * RFC 8259, no byte order mark, no duplicate keys in an object (compared as
@@ -53,8 +53,8 @@ enum err json_find(const char *text, size_t len, const char *const *path,
 /* Walks an array as raw text: the item at *at (0 for the first), and moves *at
  * behind it. The text must have passed json_check. ERR_NOT_FOUND after the
  * last one, or when the span is no array. */
-enum err json_item(struct json_span array, size_t *at,
-    struct json_span *ret_item) MUST_CHECK;
+enum err json_item(
+    struct json_span array, size_t *at, struct json_span *ret_item) MUST_CHECK;
 
 /* Decodes the escape that begins at *at with a backslash: writes at most 4
  * bytes of UTF-8, moves *at behind it and returns how many were written. The

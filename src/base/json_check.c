@@ -8,31 +8,31 @@
 /* What the grammar allows next; also the index into steps[]. */
 enum want {
 	WANT_VALUE,
-	WANT_FIRST_ITEM,	/* after '[': a value or ']' */
-	WANT_FIRST_KEY,		/* after '{': a key or '}' */
+	WANT_FIRST_ITEM, /* after '[': a value or ']' */
+	WANT_FIRST_KEY,  /* after '{': a key or '}' */
 	WANT_KEY,
-	WANT_NEXT,		/* after a value: ',' or the end of the level */
-	WANT_END		/* nothing but white space */
+	WANT_NEXT, /* after a value: ',' or the end of the level */
+	WANT_END   /* nothing but white space */
 };
 
 struct key {
-	const char *at;		/* behind the opening quote */
-	uint32_t len;		/* raw bytes */
-	uint32_t hash;		/* of the decoded key */
+	const char *at; /* behind the opening quote */
+	uint32_t len;   /* raw bytes */
+	uint32_t hash;  /* of the decoded key */
 	bool escaped;
 };
 
 struct level {
 	bool object;
-	size_t first_key;	/* in scan.keys */
+	size_t first_key; /* in scan.keys */
 };
 
 struct scan {
 	const char *start, *p, *end;
 	unsigned max_depth;
-	struct level *levels;	/* owned */
+	struct level *levels; /* owned */
 	size_t depth, levels_cap;
-	struct key *keys;	/* owned; of all open objects, a stack */
+	struct key *keys; /* owned; of all open objects, a stack */
 	size_t n_keys, keys_cap;
 	enum want want;
 	struct json_fault fault;
@@ -159,8 +159,14 @@ scan_escape(struct scan *s)
 	if (s->p == s->end)
 		return refuse(s, "unfinished string");
 	switch (*s->p) {
-	case '"': case '\\': case '/':
-	case 'b': case 'f': case 'n': case 'r': case 't':
+	case '"':
+	case '\\':
+	case '/':
+	case 'b':
+	case 'f':
+	case 'n':
+	case 'r':
+	case 't':
 		s->p++;
 		return ERR_OK;
 	case 'u':
@@ -185,7 +191,7 @@ special8(const char *p)
 	quote = x ^ ones * '"';
 	slash = x ^ ones * '\\';
 	return ((x | (x - ones * 0x20) | (quote - ones) | (slash - ones)) &
-	    ones * 0x80) != 0;
+		   ones * 0x80) != 0;
 }
 
 /* s->p is at the opening quote; afterwards behind the closing one. */
@@ -195,7 +201,7 @@ scan_string(struct scan *s, bool *ret_escaped)
 	enum err rc;
 	size_t n;
 
-	for (s->p++; s->p < s->end; ) {
+	for (s->p++; s->p < s->end;) {
 		unsigned char c = (unsigned char)*s->p;
 
 		if (s->end - s->p >= 8 && !special8(s->p)) {
@@ -263,8 +269,8 @@ scan_number(struct scan *s)
 			return refuse(s, "number without an exponent");
 	}
 	if (s->p - first > JSON_NUMBER_MAX)
-		return fail(s, first, ERR_PARSE,
-		    "number of more than 63 characters");
+		return fail(
+		    s, first, ERR_PARSE, "number of more than 63 characters");
 	return ERR_OK;
 }
 
@@ -355,10 +361,10 @@ push_key(struct scan *s, const char *first, bool escaped)
 	if (s->p - first > UINT32_MAX)
 		return fail(s, first, ERR_LIMIT, "key too long");
 	if (grow((void **)&s->keys, &s->keys_cap, s->n_keys,
-	    sizeof(*s->keys)) != ERR_OK)
+		sizeof(*s->keys)) != ERR_OK)
 		return fail(s, first, ERR_NOMEM, "out of memory");
-	s->keys[s->n_keys++] = (struct key){ first,
-		(uint32_t)(s->p - 1 - first), hash, escaped };
+	s->keys[s->n_keys++] =
+	    (struct key){ first, (uint32_t)(s->p - 1 - first), hash, escaped };
 	return ERR_OK;
 }
 
@@ -378,8 +384,8 @@ check_keys(struct scan *s, size_t first_key)
 		const char *a = keys[i - 1].at, *b = keys[i].at;
 
 		if (compare_keys(&keys[i - 1], &keys[i]) == 0)
-			return fail(s, a > b ? a : b, ERR_PARSE,
-			    "duplicate key");
+			return fail(
+			    s, a > b ? a : b, ERR_PARSE, "duplicate key");
 	}
 	return ERR_OK;
 }
@@ -390,7 +396,7 @@ open_level(struct scan *s, bool object)
 	if (s->depth >= s->max_depth)
 		return fail(s, s->p, ERR_LIMIT, "nested too deeply");
 	if (grow((void **)&s->levels, &s->levels_cap, s->depth,
-	    sizeof(*s->levels)) != ERR_OK)
+		sizeof(*s->levels)) != ERR_OK)
 		return fail(s, s->p, ERR_NOMEM, "out of memory");
 	s->levels[s->depth++] = (struct level){ object, s->n_keys };
 	s->want = object ? WANT_FIRST_KEY : WANT_FIRST_ITEM;
@@ -421,8 +427,17 @@ step_value(struct scan *s)
 		return open_level(s, false);
 	case '"':
 		return scan_string(s, &escaped);
-	case '-': case '0': case '1': case '2': case '3': case '4':
-	case '5': case '6': case '7': case '8': case '9':
+	case '-':
+	case '0':
+	case '1':
+	case '2':
+	case '3':
+	case '4':
+	case '5':
+	case '6':
+	case '7':
+	case '8':
+	case '9':
 		return scan_number(s);
 	default:
 		return scan_word(s);
@@ -438,8 +453,8 @@ step_first_item(struct scan *s)
 static void
 skip_space(struct scan *s)
 {
-	while (s->p < s->end && (*s->p == ' ' || *s->p == '\n' ||
-	    *s->p == '\r' || *s->p == '\t'))
+	while (s->p < s->end &&
+	    (*s->p == ' ' || *s->p == '\n' || *s->p == '\r' || *s->p == '\t'))
 		s->p++;
 }
 
@@ -477,8 +492,9 @@ step_next(struct scan *s)
 	if (*s->p == (object ? '}' : ']'))
 		return close_level(s);
 	if (*s->p != ',')
-		return refuse(s, object ? "no ',' or '}' after a member"
-		    : "no ',' or ']' after an item");
+		return refuse(s,
+		    object ? "no ',' or '}' after a member"
+			   : "no ',' or ']' after an item");
 	s->p++;
 	s->want = object ? WANT_KEY : WANT_VALUE;
 	return ERR_OK;
@@ -512,14 +528,16 @@ scan_text(struct scan *s)
 			return rc;
 	}
 	return s->want == WANT_END ? ERR_OK
-	    : refuse(s, "the text ends too early");
+				   : refuse(s, "the text ends too early");
 }
 
 enum err
 json_check(const char *text, size_t len, unsigned max_depth,
     struct json_fault *ret_fault)
 {
-	struct scan s = { .start = text, .p = text, .end = text + len,
+	struct scan s = { .start = text,
+		.p = text,
+		.end = text + len,
 		.max_depth = max_depth };
 	enum err rc = scan_text(&s);
 

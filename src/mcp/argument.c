@@ -81,7 +81,8 @@ check_names(struct reading *r, const cJSON *object, const char *where,
 	const cJSON *item;
 	char name[64];
 
-	cJSON_ArrayForEach(item, object) {
+	cJSON_ArrayForEach(item, object)
+	{
 		const char *const *k = known;
 
 		while (*k != NULL && strcmp(*k, item->string) != 0)
@@ -95,8 +96,8 @@ check_names(struct reading *r, const cJSON *object, const char *where,
 
 /* Reads the string at key of a raw object, whole. */
 static enum err
-read_string(struct json_span object, const char *key, char **ret_text,
-    size_t *ret_len)
+read_string(
+    struct json_span object, const char *key, char **ret_text, size_t *ret_len)
 {
 	const char *const path[] = { key, NULL };
 	CLEANUP_BUF struct buf out = { .max = object.len };
@@ -119,22 +120,25 @@ read_code(struct reading *r, const cJSON *arguments)
 	enum err rc;
 
 	if (item == NULL)
-		return wrong(r, "python_code: is missing; it must be a string "
+		return wrong(r,
+		    "python_code: is missing; it must be a string "
 		    "with the program");
 	if (!cJSON_IsString(item))
 		return wrong(r, "python_code: must be a string, not %s",
 		    type_name(item));
-	rc = read_string(r->arguments, "python_code", &job->code,
-	    &job->code_len);
+	rc = read_string(
+	    r->arguments, "python_code", &job->code, &job->code_len);
 	if (rc != ERR_OK)
 		return rc;
 	if (memchr(job->code, '\0', job->code_len) != NULL)
-		return wrong(r, "python_code: source contains NUL (\\u0000); "
+		return wrong(r,
+		    "python_code: source contains NUL (\\u0000); "
 		    "write \\0 inside a Python string instead");
 	if (job->code_len > r->conf->code_max)
-		return wrong(r, "python_code: has %zu bytes, more than the "
-		    "limit of %llu (setting code_max)", job->code_len,
-		    (unsigned long long)r->conf->code_max);
+		return wrong(r,
+		    "python_code: has %zu bytes, more than the "
+		    "limit of %llu (setting code_max)",
+		    job->code_len, (unsigned long long)r->conf->code_max);
 	return ERR_OK;
 }
 
@@ -146,10 +150,10 @@ read_stdin(struct reading *r, const cJSON *arguments)
 	if (item == NULL)
 		return ERR_OK;
 	if (!cJSON_IsString(item))
-		return wrong(r, "stdin: must be a string, not %s",
-		    type_name(item));
-	return read_string(r->arguments, "stdin", &r->job->input,
-	    &r->job->input_len);
+		return wrong(
+		    r, "stdin: must be a string, not %s", type_name(item));
+	return read_string(
+	    r->arguments, "stdin", &r->job->input, &r->job->input_len);
 }
 
 static enum err
@@ -164,8 +168,7 @@ read_timeout(struct reading *r, const cJSON *arguments)
 		return wrong(r, "timeout_seconds: must be a number, not %s",
 		    type_name(item));
 	if (!(item->valuedouble >= 1 && item->valuedouble <= most))
-		return wrong(r, "timeout_seconds: must be from 1 to %g",
-		    most);
+		return wrong(r, "timeout_seconds: must be from 1 to %g", most);
 	r->job->timeout_ms = (uint64_t)(item->valuedouble * 1000);
 	return ERR_OK;
 }
@@ -226,8 +229,8 @@ reserved(const char *path)
 }
 
 static enum err
-read_path(struct reading *r, struct json_span span, const cJSON *item,
-    size_t n, struct sandbox_file *file)
+read_path(struct reading *r, struct json_span span, const cJSON *item, size_t n,
+    struct sandbox_file *file)
 {
 	const cJSON *path = json_get(item, "path");
 	const char *why;
@@ -260,8 +263,10 @@ read_base64(struct reading *r, struct json_span span, size_t n,
 		return rc;
 	rc = base64_decode(&data, text, len);
 	if (rc == ERR_PARSE)
-		return wrong(r, "files[%zu].base64: is not base64 (RFC 4648, "
-		    "with padding)", n);
+		return wrong(r,
+		    "files[%zu].base64: is not base64 (RFC 4648, "
+		    "with padding)",
+		    n);
 	if (rc != ERR_OK)
 		return rc;
 	file->data = buf_steal(&data, &file->len);
@@ -269,8 +274,7 @@ read_base64(struct reading *r, struct json_span span, size_t n,
 }
 
 static enum err
-read_file(struct reading *r, struct json_span span, const cJSON *item,
-    size_t n)
+read_file(struct reading *r, struct json_span span, const cJSON *item, size_t n)
 {
 	static const char *const known[] = { "path", "text", "base64", NULL };
 	struct sandbox_file *file = &r->job->files[n];
@@ -332,8 +336,10 @@ check_clashes(struct reading *r)
 			return wrong(r, "files: %s is given twice",
 			    shorten(paths[i], shown));
 		if (paths[i][len] == '/')
-			return wrong(r, "files: %s cannot be both a file and "
-			    "a folder", shorten(paths[i - 1], shown));
+			return wrong(r,
+			    "files: %s cannot be both a file and "
+			    "a folder",
+			    shorten(paths[i - 1], shown));
 	}
 	return ERR_OK;
 }
@@ -350,8 +356,8 @@ read_files(struct reading *r, const cJSON *arguments)
 	if (files == NULL)
 		return ERR_OK;
 	if (!cJSON_IsArray(files))
-		return wrong(r, "files: must be an array, not %s",
-		    type_name(files));
+		return wrong(
+		    r, "files: must be an array, not %s", type_name(files));
 	if (cJSON_GetArraySize(files) > TOOL_FILES_MAX)
 		return wrong(r, "files: more than %d", TOOL_FILES_MAX);
 	r->job->files = calloc(TOOL_FILES_MAX, sizeof(*r->job->files));
@@ -360,7 +366,8 @@ read_files(struct reading *r, const cJSON *arguments)
 	rc = json_find(r->arguments.at, r->arguments.len, path, &array);
 	if (rc != ERR_OK)
 		return rc;
-	cJSON_ArrayForEach(item, files) {
+	cJSON_ArrayForEach(item, files)
+	{
 		r->job->n_files = n + 1;
 		if ((rc = json_item(array, &at, &span)) != ERR_OK ||
 		    (rc = read_file(r, span, item, n++)) != ERR_OK)
@@ -383,7 +390,8 @@ tool_arguments(const struct rpc_message *message, const struct conf *conf,
 
 	/* absent and null arguments lack python_code, as {} does */
 	if (json_find(message->text, message->text_len, path, &r.arguments) !=
-	    ERR_OK || !cJSON_IsObject(arguments))
+		ERR_OK ||
+	    !cJSON_IsObject(arguments))
 		arguments = NULL;
 	if ((rc = check_names(&r, arguments, "", known)) == ERR_OK &&
 	    (rc = read_code(&r, arguments)) == ERR_OK &&

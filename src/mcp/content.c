@@ -8,9 +8,9 @@
 #include "mcp/content.h"
 #include "sandbox/text.h"
 
-#define TEXT_LEAST 64		/* bytes under which no text is cut further */
-#define BLOCK_BYTES 96		/* of an image block around data and type */
-#define FRAME_BYTES 256		/* of a result around texts and blocks */
+#define TEXT_LEAST 64   /* bytes under which no text is cut further */
+#define BLOCK_BYTES 96  /* of an image block around data and type */
+#define FRAME_BYTES 256 /* of a result around texts and blocks */
 
 static const char over_count[] = "over the limit of images (figures_max)";
 static const char over_budget[] = "over the result budget";
@@ -20,18 +20,18 @@ static const char not_sent[] = "only figures are sent, print what you need";
 struct shape {
 	const struct content_view *view;
 	const struct outcome *o;
-	const char **why;	/* of each file: why it has no image, or NULL */
-	size_t budget;		/* bytes of each long text and of the lists */
-	bool cut;		/* a text did not fit its budget */
-	struct buf json;	/* the structured content */
-	struct buf text;	/* the text block's text, quoted */
+	const char **why; /* of each file: why it has no image, or NULL */
+	size_t budget;    /* bytes of each long text and of the lists */
+	bool cut;         /* a text did not fit its budget */
+	struct buf json;  /* the structured content */
+	struct buf text;  /* the text block's text, quoted */
 };
 
 /* Writes JSON; after a failure nothing more is written and rc keeps it. */
 struct writer {
 	struct buf *out;
 	enum err rc;
-	bool comma;		/* before the next member or item */
+	bool comma; /* before the next member or item */
 };
 
 static void
@@ -227,8 +227,8 @@ put_limits(struct writer *w, const struct sandbox_limits *limits)
 	if (limits->time_ms > 0) {
 		put_key(w, "time_seconds");
 		if (w->rc == ERR_OK)
-			w->rc = buf_printf(w->out, "%g",
-			    (double)limits->time_ms / 1000);
+			w->rc = buf_printf(
+			    w->out, "%g", (double)limits->time_ms / 1000);
 	}
 	if (limits->memory_bytes > 0)
 		put_number(w, "memory_bytes", limits->memory_bytes);
@@ -294,8 +294,7 @@ build_json(struct shape *s)
 /* ---- the text block ------------------------------------------------------ */
 
 static void
-put_line(struct writer *w, const char *before, const char *text,
-    size_t budget)
+put_line(struct writer *w, const char *before, const char *text, size_t budget)
 {
 	if (text == NULL || *text == '\0' || w->rc != ERR_OK)
 		return;
@@ -317,8 +316,8 @@ put_file_lines(struct writer *w, struct shape *s)
 		if (w->rc != ERR_OK ||
 		    w->out->len + strlen(f->path) + BLOCK_BYTES > last)
 			return;
-		put_line(w, f->figure ? "Figure: " : "File: ", f->path,
-		    s->budget);
+		put_line(
+		    w, f->figure ? "Figure: " : "File: ", f->path, s->budget);
 		if (w->rc == ERR_OK)
 			w->rc = buf_printf(w->out, " (%zu bytes)%s%s", f->len,
 			    s->why[i] != NULL ? ": " : "",
@@ -336,8 +335,9 @@ build_plain(struct shape *s, struct buf *out)
 	put_line(&w, "", o->text, s->budget);
 	put_line(&w, "Result: ", o->result, s->budget / 2);
 	if (o->kind != OUTCOME_OK)
-		put_line(&w, "Error: ", o->error_message != NULL
-		    ? o->error_message : outcome_kind_name(o->kind),
+		put_line(&w, "Error: ",
+		    o->error_message != NULL ? o->error_message
+					     : outcome_kind_name(o->kind),
 		    s->budget / 4);
 	put_line(&w, "", details(o), s->budget / 4);
 	put_file_lines(&w, s);
@@ -420,7 +420,8 @@ presume_omitted(struct shape *s)
 		const struct outcome_file *f = &s->o->files[i];
 
 		if (f->data == NULL)
-			s->why[i] = f->reason != NULL ? f->reason
+			s->why[i] = f->reason != NULL
+			    ? f->reason
 			    : "not returned by the sandbox";
 		else
 			s->why[i] = f->figure ? over_count : not_sent;
@@ -462,8 +463,7 @@ append_image(struct buf *out, const struct outcome_file *f)
 	if (rc == ERR_OK)
 		rc = base64_encode(out, f->data, f->len);
 	if (rc == ERR_OK)
-		rc = buf_printf(out, "\",\"mimeType\":\"%s\"}",
-		    f->media_type);
+		rc = buf_printf(out, "\",\"mimeType\":\"%s\"}", f->media_type);
 	return rc;
 }
 
@@ -492,7 +492,8 @@ append_result(struct buf *out, const struct shape *s)
 enum err
 content_result(struct buf *out, const struct content_view *view)
 {
-	struct shape s = { .view = view, .o = view->outcome,
+	struct shape s = { .view = view,
+		.o = view->outcome,
 		.budget = view->conf->output_max };
 	enum err rc = ERR_NOMEM;
 

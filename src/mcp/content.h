@@ -16,14 +16,14 @@ struct content_view {
 	const struct outcome *outcome;
 	const struct sandbox_limits *limits;
 	uint64_t queued_ms;
-	size_t reserved;	/* bytes of the message around the result */
+	size_t reserved; /* bytes of the message around the result */
 };
 
 /* Appends the CallToolResult: text block, image blocks, structuredContent
  * since 2025-06-18; at most result_max bytes with what is reserved, figures
  * and texts that do not fit are left out and said to be. */
-enum err content_result(struct buf *out, const struct content_view *view)
-    MUST_CHECK;
+enum err
+content_result(struct buf *out, const struct content_view *view) MUST_CHECK;
 
 /* Appends the result of a call that was not tried, such as one with wrong
  * arguments: the text alone, isError. No structuredContent: there was no run

@@ -11,12 +11,12 @@ struct call;
 TAILQ_HEAD(call_list, call);
 
 struct mcp {
-	const struct conf *conf;	/* all four borrowed */
+	const struct conf *conf; /* all four borrowed */
 	struct state *state;
 	struct snekbox *snekbox;
 	struct mcp_host *host;
-	char *tools[REVISION_COUNT];	/* results of tools/list, owned */
-	struct call_list calls;		/* owned; also those that only wait for
+	char *tools[REVISION_COUNT]; /* results of tools/list, owned */
+	struct call_list calls;      /* owned; also those that only wait for
 					 * a worker to end */
 	unsigned n_calls;
 	bool draining;
@@ -24,10 +24,10 @@ struct mcp {
 
 struct mcp_session {
 	struct mcp *mcp;
-	char *id;			/* owned */
-	char *client;			/* owned */
+	char *id;     /* owned */
+	char *client; /* owned */
 	enum revision revision;
-	struct call_list calls;		/* borrowed */
+	struct call_list calls; /* borrowed */
 	unsigned n_calls;
 };
 
@@ -35,8 +35,8 @@ struct mcp_session {
  * exactly one of the functions below, or steals message and sink. */
 struct request {
 	struct mcp_session *session;
-	struct rpc_message *message;	/* owned */
-	struct sink *sink;		/* owned */
+	struct rpc_message *message; /* owned */
+	struct sink *sink;           /* owned */
 };
 
 /* Answers a request with raw JSON, or with an error of this text. Afterwards

@@ -45,13 +45,13 @@ tell_endpoints(struct mcp *mcp)
 		return ERR_CONF;
 	for (unsigned i = 0; i < n; i++)
 		stops[i] = snekbox_stops(mcp->snekbox, i);
-	return limit_endpoints(mcp->state, n,
-	    (unsigned)mcp->conf->sandbox_workers, stops);
+	return limit_endpoints(
+	    mcp->state, n, (unsigned)mcp->conf->sandbox_workers, stops);
 }
 
 enum err
-mcp_open(const struct conf *conf, struct state *state,
-    struct snekbox *snekbox, struct mcp_host *host, struct mcp **ret_mcp)
+mcp_open(const struct conf *conf, struct state *state, struct snekbox *snekbox,
+    struct mcp_host *host, struct mcp **ret_mcp)
 {
 	struct mcp *mcp = calloc(1, sizeof(*mcp));
 	enum err rc;
@@ -146,8 +146,8 @@ mcp_session_busy(const struct mcp_session *session)
 }
 
 void
-mcp_handle(struct mcp_session *session, struct rpc_message *message,
-    struct sink *sink)
+mcp_handle(
+    struct mcp_session *session, struct rpc_message *message, struct sink *sink)
 {
 	struct request request = { session, message, sink };
 	struct state *state = session->mcp->state;
@@ -181,9 +181,11 @@ send_answer(struct request *request, enum err built, const struct buf *out)
 	if (built == ERR_OK) {
 		sink->ops->reply(sink, out->data, out->len);
 	} else {
-		n = snprintf(poor, sizeof(poor), "{\"jsonrpc\":\"2.0\","
+		n = snprintf(poor, sizeof(poor),
+		    "{\"jsonrpc\":\"2.0\","
 		    "\"id\":%s,\"error\":{\"code\":-32603,"
-		    "\"message\":\"out of memory\"}}", message->id);
+		    "\"message\":\"out of memory\"}}",
+		    message->id);
 		sink->ops->reply(sink, poor, (size_t)n);
 	}
 	rpc_message_free(message);
@@ -210,7 +212,7 @@ request_error(struct request *request, enum err err, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	rc = rpc_error(&out, request->message->id, err_info(err)->rpc_code,
-	    text, NULL);
+	rc = rpc_error(
+	    &out, request->message->id, err_info(err)->rpc_code, text, NULL);
 	send_answer(request, rc, &out);
 }

@@ -15,8 +15,8 @@
 #include "sandbox/snekbox.h"
 #include "state/shm.h"
 
-struct mcp;			/* the core of one process */
-struct mcp_session;		/* one peer */
+struct mcp;         /* the core of one process */
+struct mcp_session; /* one peer */
 
 /* Where the answer to one request goes: implemented by a transport. Exactly
  * one of reply and drop is called, last; after it the core does not touch the
@@ -50,9 +50,9 @@ struct mcp_host {
 };
 
 /* All arguments are borrowed until mcp_close. */
-enum err mcp_open(const struct conf *conf, struct state *state,
-    struct snekbox *snekbox, struct mcp_host *host, struct mcp **ret_mcp)
-    MUST_CHECK;
+enum err
+mcp_open(const struct conf *conf, struct state *state, struct snekbox *snekbox,
+    struct mcp_host *host, struct mcp **ret_mcp) MUST_CHECK;
 
 /* Every session must have been freed, and all that was given to offload must
  * have come back (mcp_calls is 0). NULL is accepted. */

@@ -15,23 +15,24 @@
 #define SERVER_DESCRIPTION \
 	"Runs Python programs in a sandbox and returns text and figures."
 #define INSTRUCTIONS \
-	"Call execute_python_code with a whole Python program. Every call runs " \
+	"Call execute_python_code with a whole Python program. Every call " \
+	"runs " \
 	"in a fresh sandbox without network; nothing is kept between calls. " \
 	"Print what you want to read; matplotlib figures come back as images."
 
-#define NAME_SHOWN 64	/* bytes of a foreign name that are quoted back */
+#define NAME_SHOWN 64 /* bytes of a foreign name that are quoted back */
 
 struct method {
 	const char *name;
-	enum revision since, until;	/* the revisions that know it */
-	bool early;			/* also before initialize */
+	enum revision since, until; /* the revisions that know it */
+	bool early;                 /* also before initialize */
 	void (*handle)(struct request *request);
 };
 
 struct notification {
 	const char *name;
-	void (*handle)(struct mcp_session *session,
-	    const struct rpc_message *message);
+	void (*handle)(
+	    struct mcp_session *session, const struct rpc_message *message);
 };
 
 /* How much of a foreign name is quoted: whole characters only, the answer
@@ -61,8 +62,8 @@ append_server(struct buf *out, enum revision revision)
 	if (rc == ERR_OK && revision >= REVISION_2025_06_18)
 		rc = buf_puts(out, ",\"title\":\"" SERVER_TITLE "\"");
 	if (rc == ERR_OK && revision >= REVISION_2025_11_25)
-		rc = buf_puts(out,
-		    ",\"description\":\"" SERVER_DESCRIPTION "\"");
+		rc = buf_puts(
+		    out, ",\"description\":\"" SERVER_DESCRIPTION "\"");
 	if (rc == ERR_OK)
 		rc = buf_puts(out, ",\"version\":\"" VERSION "\"}");
 	return rc;
@@ -73,7 +74,8 @@ append_initialized(struct buf *out, enum revision revision)
 {
 	enum err rc;
 
-	rc = buf_printf(out, "{\"protocolVersion\":\"%s\","
+	rc = buf_printf(out,
+	    "{\"protocolVersion\":\"%s\","
 	    "\"capabilities\":{\"tools\":{}},\"serverInfo\":",
 	    revision_name(revision));
 	if (rc == ERR_OK)
@@ -101,13 +103,14 @@ handle_initialize(struct request *request)
 		return;
 	}
 	if (version == NULL) {
-		request_error(request, ERR_RPC_PARAMS, "Invalid params: "
+		request_error(request, ERR_RPC_PARAMS,
+		    "Invalid params: "
 		    "protocolVersion must be a string such as \"%s\"",
-		    revision_name(REVISION_COUNT - 1));
+		    revision_name(REVISION_NEWEST));
 		return;
 	}
 	if (revision_parse(version, &revision) != ERR_OK)
-		revision = REVISION_COUNT - 1;
+		revision = REVISION_NEWEST;
 	if ((rc = append_initialized(&out, revision)) != ERR_OK) {
 		request_error(request, rc, "%s", err_info(rc)->text);
 		return;
@@ -155,11 +158,12 @@ handle_tools_call(struct request *request)
 		request_error(request, ERR_RPC_PARAMS,
 		    "Invalid params: name must be a string");
 	else if (!json_equal(span, TOOL_NAME))
-		request_error(request, ERR_RPC_PARAMS,
-		    "Unknown tool: %.*s", shown(name), name);
+		request_error(request, ERR_RPC_PARAMS, "Unknown tool: %.*s",
+		    shown(name), name);
 	else if (arguments != NULL && !cJSON_IsNull(arguments) &&
 	    !cJSON_IsObject(arguments))
-		request_error(request, ERR_RPC_PARAMS, "Invalid params: "
+		request_error(request, ERR_RPC_PARAMS,
+		    "Invalid params: "
 		    "arguments must be an object with python_code");
 	else
 		execute_call(request);
@@ -168,8 +172,7 @@ handle_tools_call(struct request *request)
 static const struct method methods[] = {
 	{ "initialize", REVISION_2024_11_05, REVISION_2025_11_25, true,
 	    handle_initialize },
-	{ "ping", REVISION_2024_11_05, REVISION_2025_11_25, true,
-	    handle_ping },
+	{ "ping", REVISION_2024_11_05, REVISION_2025_11_25, true, handle_ping },
 	{ "tools/list", REVISION_2024_11_05, REVISION_2025_11_25, false,
 	    handle_tools_list },
 	{ "tools/call", REVISION_2024_11_05, REVISION_2025_11_25, false,
@@ -184,7 +187,7 @@ find_method(const char *name, enum revision revision)
 
 		if (strcmp(m->name, name) == 0 &&
 		    (revision == REVISION_NONE ||
-		    (revision >= m->since && revision <= m->until)))
+			(revision >= m->since && revision <= m->until)))
 			return m;
 	}
 	return NULL;
@@ -198,10 +201,11 @@ method_request(struct request *request)
 	const struct method *method = find_method(name, revision);
 
 	if (method == NULL)
-		request_error(request, ERR_RPC_METHOD,
-		    "Method not found: %.*s", shown(name), name);
+		request_error(request, ERR_RPC_METHOD, "Method not found: %.*s",
+		    shown(name), name);
 	else if (revision == REVISION_NONE && !method->early)
-		request_error(request, ERR_RPC_REQUEST, "Invalid Request: "
+		request_error(request, ERR_RPC_REQUEST,
+		    "Invalid Request: "
 		    "the session is not initialized, send initialize first");
 	else
 		method->handle(request);
@@ -210,8 +214,8 @@ method_request(struct request *request)
 /* ---- notifications ------------------------------------------------------ */
 
 static void
-handle_initialized(struct mcp_session *session,
-    const struct rpc_message *message)
+handle_initialized(
+    struct mcp_session *session, const struct rpc_message *message)
 {
 	/* nothing waits for it: we send nothing unasked */
 	(void)session;
@@ -219,15 +223,15 @@ handle_initialized(struct mcp_session *session,
 }
 
 static void
-handle_cancelled(struct mcp_session *session,
-    const struct rpc_message *message)
+handle_cancelled(struct mcp_session *session, const struct rpc_message *message)
 {
 	static const char *const path[] = { "params", "requestId", NULL };
 	char id[RPC_ID_MAX + 1];
 	struct json_span span;
 
 	if (json_find(message->text, message->text_len, path, &span) !=
-	    ERR_OK || span.len > RPC_ID_MAX)
+		ERR_OK ||
+	    span.len > RPC_ID_MAX)
 		return;
 	memcpy(id, span.at, span.len);
 	id[span.len] = '\0';
@@ -240,11 +244,11 @@ static const struct notification notifications[] = {
 };
 
 void
-method_notification(struct mcp_session *session,
-    const struct rpc_message *message)
+method_notification(
+    struct mcp_session *session, const struct rpc_message *message)
 {
-	for (size_t i = 0;
-	    i < sizeof(notifications) / sizeof(notifications[0]); i++) {
+	for (size_t i = 0; i < sizeof(notifications) / sizeof(notifications[0]);
+	     i++) {
 		if (strcmp(notifications[i].name, message->method) == 0) {
 			notifications[i].handle(session, message);
 			return;

@@ -11,7 +11,7 @@
 void method_request(struct request *request);
 
 /* Handles a notification; message is borrowed. */
-void method_notification(struct mcp_session *session,
-    const struct rpc_message *message);
+void method_notification(
+    struct mcp_session *session, const struct rpc_message *message);
 
 #endif

@@ -12,8 +12,8 @@ static const char *const path_id[] = { "id", NULL };
 static const char *const path_token[] = { "params", "_meta", "progressToken",
 	NULL };
 
-static enum err refuse(struct rpc_fault *fault, enum err err,
-    const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static enum err refuse(struct rpc_fault *fault, enum err err, const char *fmt,
+    ...) __attribute__((format(printf, 3, 4)));
 
 static enum err
 refuse(struct rpc_fault *fault, enum err err, const char *fmt, ...)
@@ -61,8 +61,8 @@ read_json(struct rpc_message *m, const char *text, size_t len,
 	if (rc == ERR_NOMEM)
 		return refuse(fault, ERR_NOMEM, "out of memory");
 	if (rc != ERR_OK && len == 0)
-		return refuse(fault, ERR_RPC_PARSE,
-		    "Parse error: the message is empty");
+		return refuse(
+		    fault, ERR_RPC_PARSE, "Parse error: the message is empty");
 	if (rc != ERR_OK)
 		return refuse(fault, ERR_RPC_PARSE,
 		    "Parse error: %s, at byte %zu", why.reason, why.offset);
@@ -93,8 +93,9 @@ string_or_integer(const cJSON *item)
 		return false;
 	value = item->valuedouble;
 	/* doubles beyond 2^53 have no fraction */
-	return isfinite(value) && (value >= 0x1p53 || value <= -0x1p53 ||
-	    value == (double)(long long)value);
+	return isfinite(value) &&
+	    (value >= 0x1p53 || value <= -0x1p53 ||
+		value == (double)(long long)value);
 }
 
 /* Copies the raw text at a path, which is there. */
@@ -165,7 +166,8 @@ read_kind(struct rpc_message *m, struct rpc_fault *fault)
 	enum err rc;
 
 	m->kind = method == NULL && (result || error) ? RPC_RESPONSE
-	    : m->id != NULL ? RPC_REQUEST : RPC_NOTIFICATION;
+	    : m->id != NULL                           ? RPC_REQUEST
+						      : RPC_NOTIFICATION;
 	fault->notification = m->kind == RPC_RESPONSE ||
 	    (m->kind == RPC_NOTIFICATION && cJSON_IsString(method));
 	if (version == NULL || strcmp(version, "2.0") != 0)
@@ -225,7 +227,8 @@ read_params(struct rpc_message *m, struct rpc_fault *fault)
 	if (rc == ERR_LIMIT)
 		return refuse(fault, ERR_RPC_PARAMS,
 		    "Invalid params: _meta.progressToken is longer than %d "
-		    "bytes", RPC_ID_MAX);
+		    "bytes",
+		    RPC_ID_MAX);
 	return rc == ERR_OK ? rc : refuse(fault, rc, "out of memory");
 }
 
@@ -254,8 +257,8 @@ rpc_fault_answer(struct buf *out, const struct rpc_fault *fault)
 {
 	if (fault->notification)
 		return ERR_NOT_FOUND;
-	return rpc_error(out, fault->id, err_info(fault->err)->rpc_code,
-	    fault->text, NULL);
+	return rpc_error(
+	    out, fault->id, err_info(fault->err)->rpc_code, fault->text, NULL);
 }
 
 static enum err
@@ -297,11 +300,12 @@ rpc_error(struct buf *out, const char *id, int code, const char *message,
 	enum err rc;
 
 	if ((rc = begin(out, id)) == ERR_OK &&
-	    (rc = buf_printf(out, "\"error\":{\"code\":%d,\"message\":",
-	    code)) == ERR_OK &&
+	    (rc = buf_printf(
+		 out, "\"error\":{\"code\":%d,\"message\":", code)) == ERR_OK &&
 	    (rc = json_quote(out, message, strlen(message))) == ERR_OK &&
-	    (data == NULL || ((rc = buf_puts(out, ",\"data\":")) == ERR_OK &&
-	    (rc = buf_puts(out, data)) == ERR_OK)))
+	    (data == NULL ||
+		((rc = buf_puts(out, ",\"data\":")) == ERR_OK &&
+		    (rc = buf_puts(out, data)) == ERR_OK)))
 		rc = buf_puts(out, "}}");
 	return settle(out, before, rc);
 }
@@ -313,11 +317,11 @@ rpc_notification(struct buf *out, const char *method, const char *params)
 	enum err rc;
 
 	if ((rc = buf_puts(out, "{\"jsonrpc\":\"2.0\",\"method\":")) ==
-	    ERR_OK &&
+		ERR_OK &&
 	    (rc = json_quote(out, method, strlen(method))) == ERR_OK &&
 	    (params == NULL ||
-	    ((rc = buf_puts(out, ",\"params\":")) == ERR_OK &&
-	    (rc = buf_puts(out, params)) == ERR_OK)))
+		((rc = buf_puts(out, ",\"params\":")) == ERR_OK &&
+		    (rc = buf_puts(out, params)) == ERR_OK)))
 		rc = buf_putc(out, '}');
 	return settle(out, before, rc);
 }

@@ -28,8 +28,8 @@ struct tool_fault {
 /* Makes a job of a tools/call whose params.arguments is an object, null or
  * absent. ERR_RPC_PARAMS with *fault when an argument is wrong, ERR_NOMEM.
  * *ret_job is owned: sandbox_job_done. */
-enum err tool_arguments(const struct rpc_message *message,
-    const struct conf *conf, struct sandbox_job *ret_job,
-    struct tool_fault *fault) MUST_CHECK;
+enum err
+tool_arguments(const struct rpc_message *message, const struct conf *conf,
+    struct sandbox_job *ret_job, struct tool_fault *fault) MUST_CHECK;
 
 #endif

@@ -20,38 +20,38 @@
 #define BUFFER_BYTES (256L * 1024)
 
 struct endpoint {
-	char *url;		/* owned */
-	char *socket;		/* path of a Unix socket, owned, or NULL */
-	char *name;		/* for people, owned */
+	char *url;    /* owned */
+	char *socket; /* path of a Unix socket, owned, or NULL */
+	char *name;   /* for people, owned */
 };
 
 TAILQ_HEAD(run_list, snekbox_run);
 
 struct snekbox {
-	const struct conf *conf;	/* borrowed */
-	struct event_base *base;	/* borrowed */
+	const struct conf *conf; /* borrowed */
+	struct event_base *base; /* borrowed */
 	struct endpoint endpoints[ENDPOINTS_MAX];
 	unsigned n_endpoints;
-	CURLM *multi;			/* owned */
-	struct event *timer;		/* owned; libcurl's one timer */
-	struct curl_slist *headers;	/* owned; the same for all requests */
+	CURLM *multi;               /* owned */
+	struct event *timer;        /* owned; libcurl's one timer */
+	struct curl_slist *headers; /* owned; the same for all requests */
 	struct run_list runs;
 };
 
 struct snekbox_run {
 	TAILQ_ENTRY(snekbox_run) entry;
 	struct snekbox *snekbox;
-	const struct snekbox_callbacks *callbacks;	/* borrowed */
+	const struct snekbox_callbacks *callbacks; /* borrowed */
 	void *arg;
-	CURL *easy;			/* owned; set up before the run is in
+	CURL *easy;       /* owned; set up before the run is in
 					 * the list, never changed */
-	struct buf body;		/* what is sent */
-	struct buf reply;		/* what came */
+	struct buf body;  /* what is sent */
+	struct buf reply; /* what came */
 	uint64_t begun_ms;
-	bool sent;		/* connected; from here on it may have run */
-	bool told;		/* started() was called */
+	bool sent; /* connected; from here on it may have run */
+	bool told; /* started() was called */
 	bool too_large;
-	bool headed;		/* the answer's header came to its end */
+	bool headed; /* the answer's header came to its end */
 	char text[CURL_ERROR_SIZE];
 };
 
@@ -73,8 +73,10 @@ parse_unix(struct endpoint *e, const char *path, struct conf_fault *f)
 	while (path[0] == '/' && path[1] == '/')
 		path++;
 	if (*path != '/' || strlen(path) >= sizeof(address.sun_path))
-		return fault(f, ERR_CONF, "snekbox_url: unix: needs an "
-		    "absolute path of at most 107 bytes, not ", path);
+		return fault(f, ERR_CONF,
+		    "snekbox_url: unix: needs an "
+		    "absolute path of at most 107 bytes, not ",
+		    path);
 	e->socket = strdup(path);
 	e->url = strdup("http://localhost/eval");
 	if (e->socket == NULL || e->url == NULL ||
@@ -97,16 +99,18 @@ url_part(CURLU *url, CURLUPart part, unsigned flags)
 }
 
 static enum err
-parse_http(struct endpoint *e, CURLU *url, const char *item,
-    struct conf_fault *f)
+parse_http(
+    struct endpoint *e, CURLU *url, const char *item, struct conf_fault *f)
 {
 	CLEANUP_FREE char *scheme = NULL, *path = NULL;
 
 	if (curl_url_set(url, CURLUPART_URL, item, 0) != CURLUE_OK ||
 	    (scheme = url_part(url, CURLUPART_SCHEME, 0)) == NULL ||
 	    (strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0))
-		return fault(f, ERR_CONF, "snekbox_url: neither http://host:"
-		    "port/eval nor unix:/path: ", item);
+		return fault(f, ERR_CONF,
+		    "snekbox_url: neither http://host:"
+		    "port/eval nor unix:/path: ",
+		    item);
 	path = url_part(url, CURLUPART_PATH, 0);
 	if ((path == NULL || strcmp(path, "/") == 0) &&
 	    curl_url_set(url, CURLUPART_PATH, "/eval", 0) != CURLUE_OK)
@@ -153,9 +157,11 @@ parse_endpoints(struct snekbox *s, struct conf_fault *f)
 	enum err rc = conf_each(s->conf->snekbox_url, parse_endpoint, &parse);
 
 	if (rc == ERR_OK && s->n_endpoints == 0)
-		return fault(f, ERR_CONF, "snekbox_url is empty: set it to "
+		return fault(f, ERR_CONF,
+		    "snekbox_url is empty: set it to "
 		    "the sandbox's address, http://host:8060/eval or unix:"
-		    "/path/of/sandboxd.sock", "");
+		    "/path/of/sandboxd.sock",
+		    "");
 	return rc;
 }
 
@@ -175,7 +181,8 @@ const char *
 snekbox_name(const struct snekbox *snekbox, unsigned endpoint)
 {
 	return endpoint < snekbox->n_endpoints
-	    ? snekbox->endpoints[endpoint].name : "";
+	    ? snekbox->endpoints[endpoint].name
+	    : "";
 }
 
 bool
@@ -247,7 +254,8 @@ transport_text(struct snekbox_run *run, CURLcode code)
 		return "the answer ended within its header";
 	if (code == CURLE_COULDNT_CONNECT &&
 	    curl_easy_getinfo(run->easy, CURLINFO_OS_ERRNO, &number) ==
-	    CURLE_OK && number != 0)
+		CURLE_OK &&
+	    number != 0)
 		text = strerrordesc_np((int)number);
 	if (text != NULL)
 		return text;
@@ -264,8 +272,8 @@ finish(struct snekbox_run *run, CURLcode code)
 	};
 	char *type = NULL;
 
-	curl_easy_getinfo(run->easy, CURLINFO_RESPONSE_CODE,
-	    &reply.http_status);
+	curl_easy_getinfo(
+	    run->easy, CURLINFO_RESPONSE_CODE, &reply.http_status);
 	if (curl_easy_getinfo(run->easy, CURLINFO_CONTENT_TYPE, &type) ==
 	    CURLE_OK)
 		reply.content_type = type;
@@ -281,7 +289,8 @@ find_untold(struct snekbox *s)
 {
 	struct snekbox_run *run;
 
-	TAILQ_FOREACH(run, &s->runs, entry) {
+	TAILQ_FOREACH(run, &s->runs, entry)
+	{
 		if (run->sent && !run->told)
 			return run;
 	}
@@ -309,8 +318,7 @@ deliver(struct snekbox *s)
 		if (message->msg != CURLMSG_DONE)
 			continue;
 		run = NULL;
-		curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE,
-		    &run);
+		curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &run);
 		if (run != NULL)
 			finish(run, code);
 	}
@@ -394,9 +402,8 @@ open_multi(struct snekbox *s)
 
 	/* an empty Expect: no wait for 100-continue, which costs a second on a
 	 * peer that does not know it */
-	static const char *const headers[] = {
-		"Content-Type: application/json", "Accept: application/json",
-		"Expect:" };
+	static const char *const headers[] = { "Content-Type: application/json",
+		"Accept: application/json", "Expect:" };
 
 	if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
 		return ERR_INTERNAL;
@@ -581,7 +588,8 @@ snekbox_submit(struct snekbox *snekbox, unsigned endpoint, struct buf *body,
 	buf_init(&run->reply, snekbox->conf->sandbox_reply_max);
 	if ((run->easy = curl_easy_init()) == NULL ||
 	    (rc = set_connection(run, &snekbox->endpoints[endpoint])) !=
-	    ERR_OK || (rc = set_request(run, timeout_ms)) != ERR_OK)
+		ERR_OK ||
+	    (rc = set_request(run, timeout_ms)) != ERR_OK)
 		goto fail;
 	rc = ERR_NOMEM;
 	/* this only arms the timer: nothing is called back before we return */

@@ -12,8 +12,8 @@
 #include "sandbox/outcome.h"
 #include "sandbox/sandbox.h"
 
-struct snekbox;			/* all endpoints of a process */
-struct snekbox_run;		/* one request under way */
+struct snekbox;     /* all endpoints of a process */
+struct snekbox_run; /* one request under way */
 
 /* Reads the setting snekbox_url and prepares the endpoints; conf is borrowed
  * until snekbox_close. Connects to nothing. ERR_CONF with the reason in
@@ -41,17 +41,17 @@ struct snekbox_callbacks {
 	void (*started)(void *arg);
 	/* The end, exactly once. reply and all it points to are borrowed during
 	 * the call, but for *body, which may be taken: set it to NULL. */
-	void (*done)(void *arg, const struct sandbox_reply *reply,
-	    struct buf *body);
+	void (*done)(
+	    void *arg, const struct sandbox_reply *reply, struct buf *body);
 };
 
 /* Sends body to an endpoint; takes ownership of what body holds (it is empty
  * afterwards, on failure too). timeout_ms bounds the whole request; callbacks
  * is borrowed until the end. Callbacks come from the loop, never before this
  * returns. *ret_run is borrowed until done returns. */
-enum err snekbox_submit(struct snekbox *snekbox, unsigned endpoint,
-    struct buf *body, uint64_t timeout_ms,
-    const struct snekbox_callbacks *callbacks, void *arg,
+enum err
+snekbox_submit(struct snekbox *snekbox, unsigned endpoint, struct buf *body,
+    uint64_t timeout_ms, const struct snekbox_callbacks *callbacks, void *arg,
     struct snekbox_run **ret_run) MUST_CHECK;
 
 /* Hands the request's body back, for another endpoint. Only inside done, and

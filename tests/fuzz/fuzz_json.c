@@ -7,7 +7,11 @@
 #include "base/cleanup.h"
 #include "base/json.h"
 
-#define MUST(condition) do { if (!(condition)) abort(); } while (0)
+#define MUST(condition) \
+	do { \
+		if (!(condition)) \
+			abort(); \
+	} while (0)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -24,7 +28,7 @@ check_string(struct json_span span)
 	MUST(json_quote(&quoted, buf_str(&plain), plain.len) == ERR_OK);
 	MUST(json_check(quoted.data, quoted.len, 1, NULL) == ERR_OK);
 	MUST(json_string((struct json_span){ quoted.data, quoted.len },
-	    &again) == ERR_OK);
+		 &again) == ERR_OK);
 	MUST(again.len == plain.len);
 	MUST(memcmp(buf_str(&again), buf_str(&plain), plain.len) == 0);
 }
@@ -34,7 +38,8 @@ check_members(const char *text, size_t len, const cJSON *json)
 {
 	const cJSON *item;
 
-	cJSON_ArrayForEach(item, json) {
+	cJSON_ArrayForEach(item, json)
+	{
 		const char *path[2] = { item->string, NULL };
 		struct json_span span;
 

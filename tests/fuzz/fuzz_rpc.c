@@ -9,7 +9,11 @@
 #include "mcp/rpc.h"
 #include "mcp/tool.h"
 
-#define MUST(condition) do { if (!(condition)) abort(); } while (0)
+#define MUST(condition) \
+	do { \
+		if (!(condition)) \
+			abort(); \
+	} while (0)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

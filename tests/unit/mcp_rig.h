@@ -34,7 +34,7 @@ struct fake {
 	struct evhttp *http;
 	enum fake_way way;
 	const char *answer;
-	int requests, gone;		/* gone: closed by us before an answer */
+	int requests, gone; /* gone: closed by us before an answer */
 	struct {
 		struct evhttp_request *request;
 		struct evhttp_connection *connection;
@@ -97,8 +97,9 @@ fake_request(struct evhttp_request *request, void *arg)
 		evhttp_send_error(request, 503, "busy");
 		break;
 	case FAKE_CLOSE:
-		shutdown(bufferevent_getfd(evhttp_connection_get_bufferevent(
-		    connection)), SHUT_RDWR);
+		shutdown(bufferevent_getfd(
+			     evhttp_connection_get_bufferevent(connection)),
+		    SHUT_RDWR);
 		break;
 	}
 }
@@ -149,8 +150,8 @@ fake_open(struct fake *peer, struct event_base *base, const char *dir, int n)
 	*peer = (struct fake){ .answer = FAKE_OUTPUT };
 	peer->http = evhttp_new(base);
 	evhttp_set_gencb(peer->http, fake_request, peer);
-	assert_int_equal(evhttp_accept_socket(peer->http,
-	    fake_listen(peer, dir, n)), 0);
+	assert_int_equal(
+	    evhttp_accept_socket(peer->http, fake_listen(peer, dir, n)), 0);
 }
 
 /* Nobody listens at its address any more. */
@@ -188,7 +189,7 @@ struct rig {
 	struct fake fakes[2];
 	int pipe[2];
 	struct event *piped;
-	bool hold;			/* keep done work back */
+	bool hold; /* keep done work back */
 	struct job *held[64];
 	int n_held;
 	int jobs, idle;
@@ -212,8 +213,8 @@ job_run(void *arg)
 }
 
 static void
-host_offload(struct mcp_host *host, void (*work)(void *),
-    void (*done)(void *), void *arg)
+host_offload(struct mcp_host *host, void (*work)(void *), void (*done)(void *),
+    void *arg)
 {
 	struct job *job = malloc(sizeof(*job));
 	pthread_t thread;
@@ -297,21 +298,24 @@ rig_open(int n_peers, bool stops, const char *const *settings)
 	for (; settings != NULL && *settings != NULL; settings += 2)
 		place_set(rig->place, settings[0], settings[1]);
 	assert_int_equal(state_open(&rig->place->conf, &rig->state), ERR_OK);
-	if (snekbox_open(&rig->place->conf, rig->base, &fault,
-	    &rig->snekbox) != ERR_OK)
+	if (snekbox_open(&rig->place->conf, rig->base, &fault, &rig->snekbox) !=
+	    ERR_OK)
 		fail_msg("%s", fault.text);
 	assert_int_equal(pipe(rig->pipe), 0);
-	rig->piped = event_new(rig->base, rig->pipe[0], EV_READ | EV_PERSIST,
-	    on_piped, rig);
+	rig->piped = event_new(
+	    rig->base, rig->pipe[0], EV_READ | EV_PERSIST, on_piped, rig);
 	event_add(rig->piped, NULL);
-	rig->host = (struct mcp_host){ rig->base, host_offload, host_ring,
-		host_idle };
+	rig->host =
+	    (struct mcp_host){ rig->base, host_offload, host_ring, host_idle };
 	assert_int_equal(mcp_open(&rig->place->conf, rig->state, rig->snekbox,
-	    &rig->host, &rig->mcp), ERR_OK);
-	assert_int_equal(session_create(rig->state, SESSION_SSE, "client",
-	    rig->sid), ERR_OK);
-	assert_int_equal(mcp_session_new(rig->mcp, rig->sid, "client",
-	    &rig->session), ERR_OK);
+			     &rig->host, &rig->mcp),
+	    ERR_OK);
+	assert_int_equal(
+	    session_create(rig->state, SESSION_SSE, "client", rig->sid),
+	    ERR_OK);
+	assert_int_equal(
+	    mcp_session_new(rig->mcp, rig->sid, "client", &rig->session),
+	    ERR_OK);
 	return rig;
 }
 
@@ -343,14 +347,15 @@ rig_run_ms(struct rig *rig, uint64_t ms)
 }
 
 /* Turns the loop until the condition holds; fails after 20 s. */
-#define RIG_UNTIL(rig, condition) do { \
-	uint64_t rig_last = clock_ms() + 20000; \
-	while (!(condition)) { \
-		if (clock_ms() > rig_last) \
-			fail_msg("never: %s", #condition); \
-		rig_turn(rig); \
-	} \
-} while (0)
+#define RIG_UNTIL(rig, condition) \
+	do { \
+		uint64_t rig_last = clock_ms() + 20000; \
+		while (!(condition)) { \
+			if (clock_ms() > rig_last) \
+				fail_msg("never: %s", #condition); \
+			rig_turn(rig); \
+		} \
+	} while (0)
 
 static void
 rig_end_session(struct rig *rig)
@@ -404,9 +409,9 @@ rig_close(struct rig *rig, unsigned leases_held)
 struct ear {
 	struct sink sink;
 	struct rig *rig;
-	char *reply;			/* owned */
+	char *reply; /* owned */
 	int replies, drops, n_notes;
-	char *notes[64];		/* owned */
+	char *notes[64]; /* owned */
 	bool end_on_reply, end_on_note;
 };
 
@@ -478,10 +483,10 @@ tell_core(struct rig *rig, struct ear *ear, const char *text)
 	ear->end_on_note = end_on_note;
 	ear->sink.ops = &ear_ops;
 	if (rpc_parse(text, strlen(text), &rig->place->conf, &message,
-	    &fault) != ERR_OK)
+		&fault) != ERR_OK)
 		fail_msg("%s: %s", fault.text, text);
-	mcp_handle(rig->session, message, message->kind == RPC_REQUEST
-	    ? &ear->sink : NULL);
+	mcp_handle(rig->session, message,
+	    message->kind == RPC_REQUEST ? &ear->sink : NULL);
 }
 
 static void
@@ -490,10 +495,12 @@ initialize(struct rig *rig, const char *version)
 	struct ear ear = { .rig = rig };
 	char text[256];
 
-	snprintf(text, sizeof(text), "{\"jsonrpc\":\"2.0\",\"id\":0,"
+	snprintf(text, sizeof(text),
+	    "{\"jsonrpc\":\"2.0\",\"id\":0,"
 	    "\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"%s\","
 	    "\"capabilities\":{},\"clientInfo\":{\"name\":\"t\","
-	    "\"version\":\"1\"}}}", version);
+	    "\"version\":\"1\"}}}",
+	    version);
 	tell_core(rig, &ear, text);
 	assert_int_equal(ear.replies, 1);
 	ear_done(&ear);
@@ -506,10 +513,12 @@ call_tool(struct rig *rig, struct ear *ear, const char *id,
 {
 	char text[4096];
 
-	snprintf(text, sizeof(text), "{\"jsonrpc\":\"2.0\",\"id\":%s,"
+	snprintf(text, sizeof(text),
+	    "{\"jsonrpc\":\"2.0\",\"id\":%s,"
 	    "\"method\":\"tools/call\",\"params\":{\"name\":"
-	    "\"execute_python_code\",\"arguments\":%s%s%s}}", id, arguments,
-	    meta != NULL ? ",\"_meta\":" : "", meta != NULL ? meta : "");
+	    "\"execute_python_code\",\"arguments\":%s%s%s}}",
+	    id, arguments, meta != NULL ? ",\"_meta\":" : "",
+	    meta != NULL ? meta : "");
 	tell_core(rig, ear, text);
 }
 
@@ -523,8 +532,9 @@ reply_json(const struct ear *ear)
 	cJSON *json = NULL;
 
 	assert_int_equal(ear->replies, 1);
-	assert_int_equal(json_parse(ear->reply, strlen(ear->reply), 20, &json,
-	    NULL), ERR_OK);
+	assert_int_equal(
+	    json_parse(ear->reply, strlen(ear->reply), 20, &json, NULL),
+	    ERR_OK);
 	return json;
 }
 
@@ -547,8 +557,8 @@ static UNUSED void
 assert_ended(const struct ear *ear, const char *error_type, const char *word)
 {
 	CLEANUP_JSON cJSON *json = reply_json(ear);
-	const cJSON *s = json_get(json_get(json, "result"),
-	    "structuredContent");
+	const cJSON *s =
+	    json_get(json_get(json, "result"), "structuredContent");
 	const char *type = json_get_string(s, "error_type");
 
 	if (s == NULL)

@@ -70,8 +70,8 @@ validate_type(const cJSON *schema, const cJSON *value)
 	if (cJSON_IsString(type)) {
 		good = has_type(value, type->valuestring);
 	} else {
-		cJSON_ArrayForEach(one, type)
-			good = good || has_type(value, one->valuestring);
+		cJSON_ArrayForEach(one, type) good =
+		    good || has_type(value, one->valuestring);
 	}
 	if (!good)
 		fail_msg("%s has the wrong type", value->string);
@@ -84,42 +84,45 @@ validate(const cJSON *schema, const cJSON *value)
 	bool listed = json_get(schema, "enum") == NULL;
 
 	validate_type(schema, value);
-	cJSON_ArrayForEach(one, json_get(schema, "enum"))
-		listed = listed || cJSON_Compare(one, value, true);
+	cJSON_ArrayForEach(one, json_get(schema, "enum")) listed =
+	    listed || cJSON_Compare(one, value, true);
 	if (!listed)
 		fail_msg("%s is not in the enum", value->string);
 	if ((one = json_get(schema, "minimum")) != NULL)
 		assert_true(value->valuedouble >= one->valuedouble);
-	cJSON_ArrayForEach(one, json_get(schema, "required")) {
+	cJSON_ArrayForEach(one, json_get(schema, "required"))
+	{
 		if (json_get(value, one->valuestring) == NULL)
 			fail_msg("%s is missing", one->valuestring);
 	}
 	if (cJSON_IsObject(value)) {
-		cJSON_ArrayForEach(member, value) {
-			one = json_get(json_get(schema, "properties"),
-			    member->string);
+		cJSON_ArrayForEach(member, value)
+		{
+			one = json_get(
+			    json_get(schema, "properties"), member->string);
 			if (one == NULL)
 				fail_msg("%s is unknown", member->string);
 			validate(one, member);
 		}
 	} else if (cJSON_IsArray(value)) {
 		cJSON_ArrayForEach(member, value)
-			validate(json_get(schema, "items"), member);
+		    validate(json_get(schema, "items"), member);
 	}
 }
 
 static void
 validate_output(const cJSON *structured)
 {
-	CLEANUP_BUF struct buf out;
+	CLEANUP_BUF struct buf out = { .max = 0 };
 	CLEANUP_JSON cJSON *list = NULL;
 
 	buf_init(&out, 1 << 20);
 	assert_int_equal(tool_list(&out, &conf, REVISION_2025_11_25), ERR_OK);
-	assert_int_equal(json_parse(out.data, out.len, 20, &list, NULL),
-	    ERR_OK);
+	assert_int_equal(
+	    json_parse(out.data, out.len, 20, &list, NULL), ERR_OK);
 	validate(json_get(cJSON_GetArrayItem(json_get(list, "tools"), 0),
-	    "outputSchema"), structured);
+		     "outputSchema"),
+	    structured);
 }
 
 /* ---- results ------------------------------------------------------------- */
@@ -128,21 +131,23 @@ validate_output(const cJSON *structured)
 static cJSON *
 result_of(const struct outcome *outcome, enum revision revision)
 {
-	struct content_view view = { .conf = &conf, .revision = revision,
-		.outcome = outcome, .limits = &limits, .queued_ms = 12,
+	struct content_view view = { .conf = &conf,
+		.revision = revision,
+		.outcome = outcome,
+		.limits = &limits,
+		.queued_ms = 12,
 		.reserved = 100 };
-	CLEANUP_BUF struct buf out;
+	CLEANUP_BUF struct buf out = { .max = 0 };
 	cJSON *json = NULL;
 	const cJSON *structured;
 
 	buf_init(&out, 100 << 20);
 	assert_int_equal(content_result(&out, &view), ERR_OK);
 	assert_true(out.len + view.reserved <= conf.result_max);
-	assert_int_equal(json_parse(out.data, out.len, 20, &json, NULL),
-	    ERR_OK);
+	assert_int_equal(
+	    json_parse(out.data, out.len, 20, &json, NULL), ERR_OK);
 	structured = json_get(json, "structuredContent");
-	assert_int_equal(structured != NULL,
-	    revision >= REVISION_2025_06_18);
+	assert_int_equal(structured != NULL, revision >= REVISION_2025_06_18);
 	if (structured != NULL)
 		validate_output(structured);
 	assert_int_equal(cJSON_IsTrue(json_get(json, "isError")),
@@ -176,8 +181,8 @@ repeated(const cJSON *result)
 	const char *text = text_of(result);
 	cJSON *json = NULL;
 
-	assert_int_equal(json_parse(text, strlen(text), 20, &json, NULL),
-	    ERR_OK);
+	assert_int_equal(
+	    json_parse(text, strlen(text), 20, &json, NULL), ERR_OK);
 	return json;
 }
 
@@ -185,9 +190,12 @@ static struct outcome_file
 make_file(const char *path, size_t len, bool figure)
 {
 	struct outcome_file f = { .path = strdup(path),
-		.data = malloc(len + 1), .len = len, .figure = figure,
+		.data = malloc(len + 1),
+		.len = len,
+		.figure = figure,
 		.media_type = figure ? "image/png" : "text/csv",
-		.width = figure ? 640 : 0, .height = figure ? 480 : 0 };
+		.width = figure ? 640 : 0,
+		.height = figure ? 480 : 0 };
 
 	assert_non_null(f.path);
 	assert_non_null(f.data);
@@ -206,9 +214,12 @@ give_files(struct outcome *o, size_t n)
 static void
 a_success_has_the_contracts_members(void **state)
 {
-	struct outcome o = { .kind = OUTCOME_OK, .has_returncode = true,
-		.text = strdup("a \"b\"\n\xc3\xa9"), .output_bytes = 8,
-		.result = strdup("42"), .duration_ms = 35 };
+	struct outcome o = { .kind = OUTCOME_OK,
+		.has_returncode = true,
+		.text = strdup("a \"b\"\n\xc3\xa9"),
+		.output_bytes = 8,
+		.result = strdup("42"),
+		.duration_ms = 35 };
 	cJSON *result = result_of(&o, REVISION_2025_11_25), *text;
 	const cJSON *s = json_get(result, "structuredContent");
 
@@ -222,8 +233,8 @@ a_success_has_the_contracts_members(void **state)
 	assert_int_equal(json_get(s, "duration_ms")->valueint, 35);
 	assert_int_equal(json_get(s, "queued_ms")->valueint, 12);
 	assert_true(cJSON_IsFalse(json_get(s, "truncated")));
-	assert_int_equal(json_get(json_get(s, "limits"),
-	    "time_seconds")->valueint, 6);
+	assert_int_equal(
+	    json_get(json_get(s, "limits"), "time_seconds")->valueint, 6);
 	assert_null(json_get(s, "error_type"));
 	assert_null(json_get(s, "plot_path"));
 	assert_int_equal(blocks(result), 1);
@@ -240,7 +251,8 @@ every_failure_conforms_to_the_schema(void **state)
 	(void)state;
 	for (unsigned k = OUTCOME_OK + 1; k < OUTCOME_KIND_COUNT; k++) {
 		struct outcome o = { .kind = (enum outcome_kind)k,
-			.error_message = strdup("m"), .details = strdup("d") };
+			.error_message = strdup("m"),
+			.details = strdup("d") };
 		cJSON *result = result_of(&o, REVISION_2025_06_18);
 		const cJSON *s = json_get(result, "structuredContent");
 
@@ -258,10 +270,13 @@ static void
 an_exception_is_taken_apart(void **state)
 {
 	struct outcome o = { .kind = OUTCOME_EXECUTION_ERROR,
-		.has_returncode = true, .returncode = 3,
-		.text = strdup("partial\n"), .output_bytes = 8,
+		.has_returncode = true,
+		.returncode = 3,
+		.text = strdup("partial\n"),
+		.output_bytes = 8,
 		.exception_type = strdup("KeyError"),
-		.exception_message = strdup("'k'"), .exception_line = 3,
+		.exception_message = strdup("'k'"),
+		.exception_line = 3,
 		.traceback = strdup("Traceback…") };
 	cJSON *result = result_of(&o, REVISION_2025_11_25);
 	const cJSON *s = json_get(result, "structuredContent");
@@ -283,8 +298,9 @@ a_silent_success_says_so(void **state)
 	cJSON *result = result_of(&o, REVISION_2025_11_25);
 
 	(void)state;
-	assert_non_null(strstr(json_get_string(json_get(result,
-	    "structuredContent"), "details"), "without output"));
+	assert_non_null(strstr(
+	    json_get_string(json_get(result, "structuredContent"), "details"),
+	    "without output"));
 	cJSON_Delete(result);
 }
 
@@ -292,7 +308,7 @@ static void
 figures_become_images_in_order(void **state)
 {
 	struct outcome o = { .kind = OUTCOME_OK, .has_returncode = true };
-	CLEANUP_BUF struct buf data;
+	CLEANUP_BUF struct buf data = { .max = 0 };
 	cJSON *result, *text;
 	const cJSON *s, *plots, *files;
 
@@ -305,13 +321,12 @@ figures_become_images_in_order(void **state)
 	o.files[3] = make_file("p2.png", 13, true);
 	result = result_of(&o, REVISION_2024_11_05);
 	assert_int_equal(blocks(result), 4);
-	assert_string_equal(json_get_string(block(result, 2), "type"),
-	    "image");
-	assert_string_equal(json_get_string(block(result, 2), "mimeType"),
-	    "image/png");
+	assert_string_equal(json_get_string(block(result, 2), "type"), "image");
+	assert_string_equal(
+	    json_get_string(block(result, 2), "mimeType"), "image/png");
 	assert_int_equal(base64_encode(&data, o.files[1].data, 11), ERR_OK);
-	assert_string_equal(json_get_string(block(result, 2), "data"),
-	    buf_str(&data));
+	assert_string_equal(
+	    json_get_string(block(result, 2), "data"), buf_str(&data));
 	assert_null(strstr(text_of(result), "UFBQ"));
 	text = repeated(result);
 	s = text;
@@ -320,16 +335,16 @@ figures_become_images_in_order(void **state)
 	assert_string_equal(json_get_string(s, "output_type"), "plot");
 	assert_string_equal(json_get_string(s, "plot_path"), "p2.png");
 	assert_int_equal(cJSON_GetArraySize(plots), 3);
-	assert_string_equal(json_get_string(cJSON_GetArrayItem(plots, 1),
-	    "name"), "p10.png");
+	assert_string_equal(
+	    json_get_string(cJSON_GetArrayItem(plots, 1), "name"), "p10.png");
 	assert_null(json_get(cJSON_GetArrayItem(plots, 1), "reason"));
-	assert_int_equal(json_get(cJSON_GetArrayItem(plots, 0),
-	    "width")->valueint, 640);
+	assert_int_equal(
+	    json_get(cJSON_GetArrayItem(plots, 0), "width")->valueint, 640);
 	assert_int_equal(cJSON_GetArraySize(files), 1);
-	assert_string_equal(json_get_string(cJSON_GetArrayItem(files, 0),
-	    "path"), "t.csv");
-	assert_non_null(json_get_string(cJSON_GetArrayItem(files, 0),
-	    "reason"));
+	assert_string_equal(
+	    json_get_string(cJSON_GetArrayItem(files, 0), "path"), "t.csv");
+	assert_non_null(
+	    json_get_string(cJSON_GetArrayItem(files, 0), "reason"));
 	cJSON_Delete(text);
 	cJSON_Delete(result);
 	outcome_done(&o);
@@ -338,8 +353,10 @@ figures_become_images_in_order(void **state)
 static const char *
 reason_of(const cJSON *result, const char *list, int i)
 {
-	return json_get_string(cJSON_GetArrayItem(json_get(json_get(result,
-	    "structuredContent"), list), i), "reason");
+	return json_get_string(
+	    cJSON_GetArrayItem(
+		json_get(json_get(result, "structuredContent"), list), i),
+	    "reason");
 }
 
 static void
@@ -360,8 +377,8 @@ figures_over_the_budget_are_listed_with_the_reason(void **state)
 	result = result_of(&o, REVISION_2025_11_25);
 	assert_int_equal(blocks(result), 3);
 	assert_null(reason_of(result, "plots", 0));
-	assert_string_equal(reason_of(result, "plots", 1),
-	    "over the result budget");
+	assert_string_equal(
+	    reason_of(result, "plots", 1), "over the result budget");
 	assert_null(reason_of(result, "plots", 2));
 	assert_string_equal(reason_of(result, "plots", 3), "too many files");
 	cJSON_Delete(result);
@@ -437,10 +454,10 @@ texts_never_make_a_result_too_large(void **state)
 			o.files[i] = make_file(name, 10, i % 2 == 0);
 		}
 		result = result_of(&o, REVISION_2025_11_25);
-		assert_true(cJSON_IsTrue(json_get(json_get(result,
-		    "structuredContent"), "truncated")));
-		assert_non_null(json_get(json_get(result,
-		    "structuredContent"), "files_omitted"));
+		assert_true(cJSON_IsTrue(json_get(
+		    json_get(result, "structuredContent"), "truncated")));
+		assert_non_null(json_get(
+		    json_get(result, "structuredContent"), "files_omitted"));
 		cJSON_Delete(result);
 		outcome_done(&o);
 	}
@@ -450,7 +467,8 @@ static void
 plain_text_reads_without_json(void **state)
 {
 	struct outcome o = { .kind = OUTCOME_TIMEOUT,
-		.text = strdup("start"), .output_bytes = 6,
+		.text = strdup("start"),
+		.output_bytes = 6,
 		.error_message = strdup("Time limit."),
 		.details = strdup("Ended after 6 s.") };
 	cJSON *result;
@@ -460,7 +478,8 @@ plain_text_reads_without_json(void **state)
 	give_files(&o, 1);
 	o.files[0] = make_file("t.csv", 12, false);
 	result = result_of(&o, REVISION_2024_11_05);
-	assert_string_equal(text_of(result), "start\nError: Time limit.\n"
+	assert_string_equal(text_of(result),
+	    "start\nError: Time limit.\n"
 	    "Ended after 6 s.\nFile: t.csv (12 bytes): only figures are sent, "
 	    "print what you need");
 	cJSON_Delete(result);
@@ -470,12 +489,13 @@ plain_text_reads_without_json(void **state)
 static void
 a_refusal_is_text_alone(void **state)
 {
-	CLEANUP_BUF struct buf out;
+	CLEANUP_BUF struct buf out = { .max = 0 };
 
 	(void)state;
 	buf_init(&out, 1000);
 	assert_int_equal(content_refusal(&out, "python_code: \"x\""), ERR_OK);
-	assert_string_equal(buf_str(&out), "{\"content\":[{\"type\":\"text\","
+	assert_string_equal(buf_str(&out),
+	    "{\"content\":[{\"type\":\"text\","
 	    "\"text\":\"python_code: \\\"x\\\"\"}],\"isError\":true}");
 }
 

@@ -17,8 +17,10 @@ cancel_id(struct rig *rig, const char *id)
 	struct ear ear = { .rig = rig };
 	char text[200];
 
-	snprintf(text, sizeof(text), "{\"jsonrpc\":\"2.0\",\"method\":"
-	    "\"notifications/cancelled\",\"params\":{\"requestId\":%s}}", id);
+	snprintf(text, sizeof(text),
+	    "{\"jsonrpc\":\"2.0\",\"method\":"
+	    "\"notifications/cancelled\",\"params\":{\"requestId\":%s}}",
+	    id);
 	tell_core(rig, &ear, text);
 }
 
@@ -69,8 +71,8 @@ a_ping_is_answered_while_a_program_runs(void **state)
 	rig->fakes[0].way = FAKE_WAIT;
 	call_tool(rig, &ear, "1", CODE, NULL);
 	RIG_UNTIL(rig, rig->fakes[0].n_waiting == 1);
-	tell_core(rig, &ping,
-	    "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"ping\"}");
+	tell_core(
+	    rig, &ping, "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"ping\"}");
 	assert_int_equal(ping.replies, 1);
 	assert_int_equal(ear.replies, 0);
 	fake_release(&rig->fakes[0]);
@@ -90,18 +92,18 @@ progress_of(const char *note, bool *ret_total, const char **ret_message)
 	const cJSON *params;
 	double value;
 
-	assert_int_equal(json_parse(note, strlen(note), 10, &json, NULL),
-	    ERR_OK);
-	assert_string_equal(json_get_string(json, "method"),
-	    "notifications/progress");
+	assert_int_equal(
+	    json_parse(note, strlen(note), 10, &json, NULL), ERR_OK);
+	assert_string_equal(
+	    json_get_string(json, "method"), "notifications/progress");
 	params = json_get(json, "params");
 	assert_string_equal(json_get_string(params, "progressToken"), "t-1");
 	value = json_get(params, "progress")->valuedouble;
 	*ret_total = json_get(params, "total") != NULL;
-	assert_true(!*ret_total ||
-	    json_get(params, "total")->valuedouble >= value);
-	snprintf(message, sizeof(message), "%s",
-	    json_get_string(params, "message"));
+	assert_true(
+	    !*ret_total || json_get(params, "total")->valuedouble >= value);
+	snprintf(
+	    message, sizeof(message), "%s", json_get_string(params, "message"));
 	*ret_message = message;
 	return value;
 }
@@ -252,8 +254,7 @@ cancelling_one_that_waits_lets_the_next_on(void **state)
 {
 	static const char *const settings[] = { "sandbox_workers", "1", NULL };
 	struct rig *rig = rig_ready(1, true, settings);
-	struct ear ears[3] = { { .rig = rig }, { .rig = rig },
-		{ .rig = rig } };
+	struct ear ears[3] = { { .rig = rig }, { .rig = rig }, { .rig = rig } };
 
 	(void)state;
 	rig->fakes[0].way = FAKE_WAIT;
@@ -280,8 +281,8 @@ a_session_may_end_at_any_stage(void **state)
 {
 	(void)state;
 	for (int stage = 0; stage < 4; stage++) {
-		static const char *const settings[] = { "sandbox_workers",
-			"1", NULL };
+		static const char *const settings[] = { "sandbox_workers", "1",
+			NULL };
 		struct rig *rig = rig_ready(1, true, settings);
 		struct ear ear = { .rig = rig }, other = { .rig = rig };
 
@@ -348,8 +349,7 @@ beyond_the_queue_the_answer_is_busy(void **state)
 	static const char *const settings[] = { "sandbox_workers", "1",
 		"queue_max", "1", NULL };
 	struct rig *rig = rig_ready(1, true, settings);
-	struct ear ears[3] = { { .rig = rig }, { .rig = rig },
-		{ .rig = rig } };
+	struct ear ears[3] = { { .rig = rig }, { .rig = rig }, { .rig = rig } };
 
 	(void)state;
 	rig->fakes[0].way = FAKE_WAIT;
@@ -398,8 +398,7 @@ too_many_calls_of_a_session_are_busy(void **state)
 	static const char *const settings[] = { "session_calls_max", "2",
 		NULL };
 	struct rig *rig = rig_ready(1, true, settings);
-	struct ear ears[3] = { { .rig = rig }, { .rig = rig },
-		{ .rig = rig } };
+	struct ear ears[3] = { { .rig = rig }, { .rig = rig }, { .rig = rig } };
 	static const char *const ids[] = { "0", "1", "2" };
 
 	(void)state;
@@ -443,8 +442,8 @@ many_calls_get_their_own_answers(void **state)
 {
 	enum { N = 40 };
 	static const char *const settings[] = { "sandbox_workers", "2",
-		"session_calls_max", "64", "queue_max", "64", "calls_max",
-		"64", NULL };
+		"session_calls_max", "64", "queue_max", "64", "calls_max", "64",
+		NULL };
 	struct rig *rig = rig_ready(1, true, settings);
 	struct ear ears[N];
 
@@ -617,7 +616,8 @@ main(void)
 		cmocka_unit_test(
 		    a_draining_server_finishes_runs_and_takes_no_new_ones),
 		cmocka_unit_test(many_calls_get_their_own_answers),
-		cmocka_unit_test(an_endpoint_that_is_not_reached_is_passed_over),
+		cmocka_unit_test(
+		    an_endpoint_that_is_not_reached_is_passed_over),
 		cmocka_unit_test(
 		    all_unreached_is_said_with_addresses_and_ends_with_them),
 		cmocka_unit_test(those_who_wait_learn_that_all_are_down),

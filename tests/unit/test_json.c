@@ -32,13 +32,28 @@ static void
 accepts_what_rfc_8259_allows(void **state)
 {
 	static const char *const good[] = {
-		"0", "-0", "1", "-1.5e+10", "1E5", "0.1", "\"\"", "null",
-		"true", "false", "[]", "{}", " [ 1 , 2 ] ", "\t{\r\n}\n",
-		"{\"a\":1,\"A\":2,\"\":3}", "[[[[]]],{}]",
+		"0",
+		"-0",
+		"1",
+		"-1.5e+10",
+		"1E5",
+		"0.1",
+		"\"\"",
+		"null",
+		"true",
+		"false",
+		"[]",
+		"{}",
+		" [ 1 , 2 ] ",
+		"\t{\r\n}\n",
+		"{\"a\":1,\"A\":2,\"\":3}",
+		"[[[[]]],{}]",
 		"\"\\u0000\\b\\f\\n\\r\\t\\/\\\\\\\"\"",
-		"\"\\ud83d\\ude00\"", "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\"",
+		"\"\\ud83d\\ude00\"",
+		"\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\"",
 		"\"\xe2\x80\xa8\xc2\x85\x7f\"",
-		"{\"a\":{\"a\":{\"a\":1}},\"b\":{\"a\":1}}", "[1e999]",
+		"{\"a\":{\"a\":{\"a\":1}},\"b\":{\"a\":1}}",
+		"[1e999]",
 	};
 
 	(void)state;
@@ -58,13 +73,54 @@ static void
 refuses_what_rfc_8259_does_not(void **state)
 {
 	static const char *const bad[] = {
-		"", " ", "{", "[", "[1,]", "[,1]", "[1 2]", "{\"a\":1,}",
-		"{\"a\" 1}", "{\"a\":}", "{a:1}", "{1:1}", "{\"a\":1 \"b\":2}",
-		"01", "-", "1.", ".1", "+1", "1e", "1e+", "0x1", "-01", "--1",
-		"NaN", "Infinity", "tru", "True", "nul", "nulll", "1 2",
-		"[] []", "\"", "\"\\\"", "\"\\x\"", "\"\\u12\"", "\"\\u12g4\"",
-		"\"\\", "\"\n\"", "\"\t\"", "'a'", "[1}", "{\"a\":1]", "]", "}",
-		"/* c */ 1", "\xef\xbb\xbf" "1", "[\"a\":1]",
+		"",
+		" ",
+		"{",
+		"[",
+		"[1,]",
+		"[,1]",
+		"[1 2]",
+		"{\"a\":1,}",
+		"{\"a\" 1}",
+		"{\"a\":}",
+		"{a:1}",
+		"{1:1}",
+		"{\"a\":1 \"b\":2}",
+		"01",
+		"-",
+		"1.",
+		".1",
+		"+1",
+		"1e",
+		"1e+",
+		"0x1",
+		"-01",
+		"--1",
+		"NaN",
+		"Infinity",
+		"tru",
+		"True",
+		"nul",
+		"nulll",
+		"1 2",
+		"[] []",
+		"\"",
+		"\"\\\"",
+		"\"\\x\"",
+		"\"\\u12\"",
+		"\"\\u12g4\"",
+		"\"\\",
+		"\"\n\"",
+		"\"\t\"",
+		"'a'",
+		"[1}",
+		"{\"a\":1]",
+		"]",
+		"}",
+		"/* c */ 1",
+		("\xef\xbb\xbf"
+		 "1"),
+		"[\"a\":1]",
 	};
 
 	(void)state;
@@ -83,11 +139,21 @@ static void
 refuses_bytes_that_are_not_utf8(void **state)
 {
 	static const char *const bad[] = {
-		"\"\x80\"", "\"\xff\"", "\"\xc0\x80\"", "\"\xc1\xbf\"",
-		"\"\xe0\x9f\xbf\"", "\"\xed\xa0\x80\"", "\"\xf0\x8f\xbf\xbf\"",
-		"\"\xf4\x90\x80\x80\"", "\"\xf5\x80\x80\x80\"", "\"\xe2\x82\"",
-		"\"\xe2\"", "\"\xf0\x9f\x98\"", "\"aaaaaaaaaaaaaaa\xffz\"",
-		"[\xc3\xa9]", "\"\xe2\x82",
+		"\"\x80\"",
+		"\"\xff\"",
+		"\"\xc0\x80\"",
+		"\"\xc1\xbf\"",
+		"\"\xe0\x9f\xbf\"",
+		"\"\xed\xa0\x80\"",
+		"\"\xf0\x8f\xbf\xbf\"",
+		"\"\xf4\x90\x80\x80\"",
+		"\"\xf5\x80\x80\x80\"",
+		"\"\xe2\x82\"",
+		"\"\xe2\"",
+		"\"\xf0\x9f\x98\"",
+		"\"aaaaaaaaaaaaaaa\xffz\"",
+		"[\xc3\xa9]",
+		"\"\xe2\x82",
 	};
 
 	(void)state;
@@ -118,14 +184,15 @@ finds_duplicate_keys_also_behind_escapes(void **state)
 	const char *text = "{\"a\":1,\"b\":{\"x\":1},\"\\u0061\":2}";
 
 	(void)state;
-	assert_int_equal(json_check(text, strlen(text), DEPTH, &fault),
-	    ERR_PARSE);
+	assert_int_equal(
+	    json_check(text, strlen(text), DEPTH, &fault), ERR_PARSE);
 	assert_string_equal(fault.reason, "duplicate key");
 	assert_int_equal(fault.offset, strstr(text, "\\u0061") - text);
 	assert_int_equal(check("{\"\":1,\"\":2}"), ERR_PARSE);
 	assert_int_equal(check("{\"\xc3\xa9\":1,\"\\u00e9\":2}"), ERR_PARSE);
 	assert_int_equal(check("{\"\\ud83d\\ude00\":1,"
-	    "\"\xf0\x9f\x98\x80\":2}"), ERR_PARSE);
+			       "\"\xf0\x9f\x98\x80\":2}"),
+	    ERR_PARSE);
 	assert_int_equal(check("[{\"a\":1},{\"a\":1}]"), ERR_OK);
 	assert_int_equal(check("{\"a\":1,\"ab\":1,\"b\":1,\"ba\":1}"), ERR_OK);
 	/* cJSON would cut both to "a" */
@@ -142,16 +209,17 @@ many_keys_cost_bounded_time(void **state)
 	buf_init(&text, 64 << 20);
 	assert_int_equal(buf_putc(&text, '{'), ERR_OK);
 	for (unsigned i = 0; i < JSON_MEMBERS_MAX; i++)
-		assert_int_equal(buf_printf(&text, "%s\"%u\":0",
-		    i > 0 ? "," : "", i), ERR_OK);
+		assert_int_equal(
+		    buf_printf(&text, "%s\"%u\":0", i > 0 ? "," : "", i),
+		    ERR_OK);
 	begun = clock_ms();
 	assert_int_equal(buf_putc(&text, '}'), ERR_OK);
 	assert_int_equal(json_check(text.data, text.len, DEPTH, NULL), ERR_OK);
 	assert_true(clock_ms() - begun < 3000);
 	text.len--;
 	assert_int_equal(buf_puts(&text, ",\"x\":0}"), ERR_OK);
-	assert_int_equal(json_check(text.data, text.len, DEPTH, NULL),
-	    ERR_LIMIT);
+	assert_int_equal(
+	    json_check(text.data, text.len, DEPTH, NULL), ERR_LIMIT);
 }
 
 static void
@@ -168,10 +236,11 @@ depth_is_bounded_without_recursion(void **state)
 	assert_int_equal(json_check(text, 2 * N, DEPTH, &fault), ERR_LIMIT);
 	assert_int_equal(fault.offset, DEPTH);
 	assert_int_equal(json_check(text, 2 * N, N, NULL), ERR_OK);
-	assert_int_equal(json_check(text + N - DEPTH, 2 * DEPTH, DEPTH, NULL),
-	    ERR_OK);
-	assert_int_equal(json_check(text + N - DEPTH, 2 * DEPTH, DEPTH - 1,
-	    NULL), ERR_LIMIT);
+	assert_int_equal(
+	    json_check(text + N - DEPTH, 2 * DEPTH, DEPTH, NULL), ERR_OK);
+	assert_int_equal(
+	    json_check(text + N - DEPTH, 2 * DEPTH, DEPTH - 1, NULL),
+	    ERR_LIMIT);
 }
 
 static void
@@ -182,8 +251,8 @@ numbers_that_cjson_would_cut_are_refused(void **state)
 	(void)state;
 	memset(text, '1', sizeof(text));
 	assert_int_equal(json_check(text, JSON_NUMBER_MAX, 1, NULL), ERR_OK);
-	assert_int_equal(json_check(text, JSON_NUMBER_MAX + 1, 1, NULL),
-	    ERR_PARSE);
+	assert_int_equal(
+	    json_check(text, JSON_NUMBER_MAX + 1, 1, NULL), ERR_PARSE);
 }
 
 /* A program of 5 MB is nothing to wait for; 300 MB/s is far below what is
@@ -228,7 +297,8 @@ find_gives_the_raw_text(void **state)
 	static const char *const id[] = { "id", NULL };
 	static const char *const deep[] = { "p", "q", NULL };
 	static const char *const none[] = { "p", "x", NULL };
-	const char *text = " { \"x\" : [1,{\"id\":2}] , \"ID\":3,\"\\u0069d\" : "
+	const char *text =
+	    " { \"x\" : [1,{\"id\":2}] , \"ID\":3,\"\\u0069d\" : "
 	    "12345678901234567890 ,\"p\":{\"s\":\"}\\\"\",\"q\":\"a\\u0000\"}}";
 	struct json_span span;
 
@@ -236,8 +306,8 @@ find_gives_the_raw_text(void **state)
 	assert_int_equal(check(text), ERR_OK);
 	assert_found(text, id, "12345678901234567890");
 	assert_found(text, deep, "\"a\\u0000\"");
-	assert_int_equal(json_find(text, strlen(text), none, &span),
-	    ERR_NOT_FOUND);
+	assert_int_equal(
+	    json_find(text, strlen(text), none, &span), ERR_NOT_FOUND);
 	assert_int_equal(json_find("[1]", 3, id, &span), ERR_NOT_FOUND);
 	assert_int_equal(json_find("{}", 2, id, &span), ERR_NOT_FOUND);
 }
@@ -271,18 +341,19 @@ strings_keep_what_follows_a_nul(void **state)
 {
 	CLEANUP_BUF struct buf out = { 0 };
 	const char *raw = "\"a\\u0000b\\n\\u00e9\\u20ac\\ud83d\\ude00\\/\"";
-	static const char want[] = "a\0b\n\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80/";
+	static const char want[] =
+	    "a\0b\n\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80/";
 
 	(void)state;
 	buf_init(&out, 100);
-	assert_int_equal(json_string((struct json_span){ raw, strlen(raw) },
-	    &out), ERR_OK);
+	assert_int_equal(
+	    json_string((struct json_span){ raw, strlen(raw) }, &out), ERR_OK);
 	assert_int_equal(out.len, sizeof(want) - 1);
 	assert_memory_equal(out.data, want, out.len);
-	assert_int_equal(json_string((struct json_span){ "12", 2 }, &out),
-	    ERR_PARSE);
-	assert_int_equal(json_string((struct json_span){ "", 0 }, &out),
-	    ERR_PARSE);
+	assert_int_equal(
+	    json_string((struct json_span){ "12", 2 }, &out), ERR_PARSE);
+	assert_int_equal(
+	    json_string((struct json_span){ "", 0 }, &out), ERR_PARSE);
 }
 
 static void
@@ -293,8 +364,9 @@ a_string_beyond_the_buffer_leaves_it_as_it_was(void **state)
 	(void)state;
 	buf_init(&out, 5);
 	assert_int_equal(buf_puts(&out, "abc"), ERR_OK);
-	assert_int_equal(json_string((struct json_span){ "\"d\\nef\"", 7 },
-	    &out), ERR_LIMIT);
+	assert_int_equal(
+	    json_string((struct json_span){ "\"d\\nef\"", 7 }, &out),
+	    ERR_LIMIT);
 	assert_string_equal(buf_str(&out), "abc");
 	assert_int_equal(json_quote(&out, "d\n", 2), ERR_LIMIT);
 	assert_string_equal(buf_str(&out), "abc");
@@ -304,12 +376,14 @@ static void
 quoting_escapes_what_it_must_and_nothing_else(void **state)
 {
 	CLEANUP_BUF struct buf out = { 0 };
-	static const char text[] = "\"\\/\b\f\n\r\t\0\x1f\x7f" "\xe2\x80\xa8é";
+	static const char text[] = "\"\\/\b\f\n\r\t\0\x1f\x7f"
+				   "\xe2\x80\xa8é";
 
 	(void)state;
 	buf_init(&out, 200);
 	assert_int_equal(json_quote(&out, text, sizeof(text) - 1), ERR_OK);
-	assert_string_equal(buf_str(&out), "\"\\\"\\\\/\\b\\f\\n\\r\\t"
+	assert_string_equal(buf_str(&out),
+	    "\"\\\"\\\\/\\b\\f\\n\\r\\t"
 	    "\\u0000\\u001f\x7f\xe2\x80\xa8é\"");
 	assert_int_equal(json_check(out.data, out.len, 1, NULL), ERR_OK);
 }
@@ -321,8 +395,8 @@ equality_sees_through_escapes_and_stops_at_nothing(void **state)
 	assert_true(json_equal((struct json_span){ "\"a\\u0062\"", 9 }, "ab"));
 	assert_false(json_equal((struct json_span){ "\"ab\"", 4 }, "abc"));
 	assert_false(json_equal((struct json_span){ "\"abc\"", 5 }, "ab"));
-	assert_false(json_equal((struct json_span){ "\"ab\\u0000\"", 10 },
-	    "ab"));
+	assert_false(
+	    json_equal((struct json_span){ "\"ab\\u0000\"", 10 }, "ab"));
 	assert_true(json_equal((struct json_span){ "\"\"", 2 }, ""));
 	assert_false(json_equal((struct json_span){ "1", 1 }, "1"));
 }
@@ -334,8 +408,8 @@ lookups_are_case_sensitive(void **state)
 	const char *text = "{\"Id\":1,\"s\":\"x\"}";
 
 	(void)state;
-	assert_int_equal(json_parse(text, strlen(text), DEPTH, &json, NULL),
-	    ERR_OK);
+	assert_int_equal(
+	    json_parse(text, strlen(text), DEPTH, &json, NULL), ERR_OK);
 	assert_null(json_get(json, "id"));
 	assert_non_null(json_get(json, "Id"));
 	assert_string_equal(json_get_string(json, "s"), "x");
@@ -359,7 +433,8 @@ main(void)
 		cmocka_unit_test(find_gives_the_raw_text),
 		cmocka_unit_test(items_are_walked_as_raw_text),
 		cmocka_unit_test(strings_keep_what_follows_a_nul),
-		cmocka_unit_test(a_string_beyond_the_buffer_leaves_it_as_it_was),
+		cmocka_unit_test(
+		    a_string_beyond_the_buffer_leaves_it_as_it_was),
 		cmocka_unit_test(quoting_escapes_what_it_must_and_nothing_else),
 		cmocka_unit_test(
 		    equality_sees_through_escapes_and_stops_at_nothing),

@@ -9,9 +9,11 @@ ask(struct rig *rig, struct ear *ear, const char *method, const char *params)
 {
 	char text[1024];
 
-	snprintf(text, sizeof(text), "{\"jsonrpc\":\"2.0\",\"id\":\"q\","
-	    "\"method\":\"%s\"%s%s}", method, params != NULL ? ",\"params\":"
-	    : "", params != NULL ? params : "");
+	snprintf(text, sizeof(text),
+	    "{\"jsonrpc\":\"2.0\",\"id\":\"q\","
+	    "\"method\":\"%s\"%s%s}",
+	    method, params != NULL ? ",\"params\":" : "",
+	    params != NULL ? params : "");
 	tell_core(rig, ear, text);
 }
 
@@ -25,9 +27,11 @@ negotiate(const char *version)
 	char params[200];
 	cJSON *json, *result;
 
-	snprintf(params, sizeof(params), "{\"protocolVersion\":\"%s\","
+	snprintf(params, sizeof(params),
+	    "{\"protocolVersion\":\"%s\","
 	    "\"capabilities\":{},\"clientInfo\":{\"name\":\"t\","
-	    "\"version\":\"1\"}}", version);
+	    "\"version\":\"1\"}}",
+	    version);
 	ask(rig, &ear, "initialize", params);
 	json = reply_json(&ear);
 	result = cJSON_DetachItemFromObjectCaseSensitive(json, "result");
@@ -48,19 +52,18 @@ known_versions_are_echoed(void **state)
 	for (size_t i = 0; i < 4; i++) {
 		cJSON *r = negotiate(versions[i]);
 		const cJSON *info = json_get(r, "serverInfo");
-		const cJSON *tools = json_get(json_get(r, "capabilities"),
-		    "tools");
+		const cJSON *tools =
+		    json_get(json_get(r, "capabilities"), "tools");
 
-		assert_string_equal(json_get_string(r, "protocolVersion"),
-		    versions[i]);
+		assert_string_equal(
+		    json_get_string(r, "protocolVersion"), versions[i]);
 		assert_true(cJSON_IsObject(tools));
-		assert_string_equal(json_get_string(info, "name"),
-		    "python-sandbox-mcp");
+		assert_string_equal(
+		    json_get_string(info, "name"), "python-sandbox-mcp");
 		assert_non_null(json_get_string(info, "version"));
 		assert_non_null(json_get_string(r, "instructions"));
 		assert_int_equal(json_get(info, "title") != NULL, i >= 2);
-		assert_int_equal(json_get(info, "description") != NULL,
-		    i >= 3);
+		assert_int_equal(json_get(info, "description") != NULL, i >= 3);
 		cJSON_Delete(r);
 	}
 }
@@ -75,8 +78,8 @@ unknown_versions_get_our_newest(void **state)
 	for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++) {
 		cJSON *r = negotiate(asked[i]);
 
-		assert_string_equal(json_get_string(r, "protocolVersion"),
-		    "2025-11-25");
+		assert_string_equal(
+		    json_get_string(r, "protocolVersion"), "2025-11-25");
 		cJSON_Delete(r);
 	}
 }
@@ -107,8 +110,8 @@ before_initialize_only_ping_is_served(void **state)
 
 	(void)state;
 	ask(rig, &ear, "ping", NULL);
-	assert_string_equal(ear.reply,
-	    "{\"jsonrpc\":\"2.0\",\"id\":\"q\",\"result\":{}}");
+	assert_string_equal(
+	    ear.reply, "{\"jsonrpc\":\"2.0\",\"id\":\"q\",\"result\":{}}");
 	ask(rig, &ear, "tools/list", NULL);
 	assert_error(&ear, -32600, "initialize");
 	ask(rig, &ear, "tools/call", "{\"name\":\"execute_python_code\"}");
@@ -135,11 +138,13 @@ undeclared_methods_are_not_found(void **state)
 		assert_error(&ear, -32601, names[i]);
 	}
 	/* a long name is cut between characters: the answer stays UTF-8 */
-	ask(rig, &ear, "x\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac"
+	ask(rig, &ear,
+	    "x\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac"
 	    "\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac"
 	    "\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac"
 	    "\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac"
-	    "\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac", NULL);
+	    "\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac",
+	    NULL);
 	assert_error(&ear, -32601, "x");
 	ear_done(&ear);
 	rig_close(rig, 0);
@@ -163,18 +168,20 @@ the_list_has_what_each_revision_knows(void **state)
 		assert_int_equal(cJSON_GetArraySize(tools), 1);
 		tool = cJSON_GetArrayItem(tools, 0);
 		input = json_get(tool, "inputSchema");
-		assert_string_equal(json_get_string(tool, "name"),
-		    "execute_python_code");
+		assert_string_equal(
+		    json_get_string(tool, "name"), "execute_python_code");
 		assert_non_null(json_get_string(tool, "description"));
 		assert_string_equal(json_get_string(input, "type"), "object");
-		assert_int_equal(json_get(json_get(json_get(input,
-		    "properties"), "timeout_seconds"), "maximum")->valueint,
+		assert_int_equal(
+		    json_get(json_get(json_get(input, "properties"),
+				 "timeout_seconds"),
+			"maximum")
+			->valueint,
 		    6);
-		assert_int_equal(json_get(tool, "annotations") != NULL,
-		    i >= 1);
+		assert_int_equal(json_get(tool, "annotations") != NULL, i >= 1);
 		assert_int_equal(json_get(tool, "title") != NULL, i >= 2);
-		assert_int_equal(json_get(tool, "outputSchema") != NULL,
-		    i >= 2);
+		assert_int_equal(
+		    json_get(tool, "outputSchema") != NULL, i >= 2);
 		assert_null(json_get(json_get(json, "result"), "nextCursor"));
 		cJSON_Delete(json);
 		ask(rig, &ear, "tools/list", "{\"cursor\":\"x\"}");
@@ -219,7 +226,8 @@ struct bad {
 static const struct bad bad_arguments[] = {
 	{ "null", "python_code" },
 	{ "{}", "python_code" },
-	{ "{\"python_code\":5}", "python_code: must be a string, not a number" },
+	{ "{\"python_code\":5}",
+	    "python_code: must be a string, not a number" },
 	{ "{\"python_code\":null}", "python_code" },
 	{ "{\"Python_code\":\"1\"}", "Python_code" },
 	{ "{\"python_code\":\"1\",\"extra\":1}", "extra: there is no such" },
@@ -238,8 +246,12 @@ static const struct bad bad_arguments[] = {
 	{ "{\"python_code\":\"\",\"files\":[1]}", "files[0]" },
 	{ "{\"python_code\":\"\",\"files\":[{\"text\":\"\"}]}",
 	    "files[0].path" },
-#define BAD_PATH(path, word) { "{\"python_code\":\"\",\"files\":[{\"path\":\"" \
-	path "\",\"text\":\"x\"}]}", word }
+#define BAD_PATH(path, word) \
+	{ \
+		"{\"python_code\":\"\",\"files\":[{\"path\":\"" path \
+		"\",\"text\":\"x\"}]}", \
+		    word \
+	}
 	BAD_PATH("", "empty"),
 	BAD_PATH("/etc/x", "relative"),
 	BAD_PATH("../x", "\\\"..\\\""),
@@ -256,16 +268,21 @@ static const struct bad bad_arguments[] = {
 	{ "{\"python_code\":\"\",\"files\":[{\"path\":\"a\"}]}",
 	    "either text or base64" },
 	{ "{\"python_code\":\"\",\"files\":[{\"path\":\"a\",\"text\":\"\","
-	    "\"base64\":\"\"}]}", "either text or base64" },
+	  "\"base64\":\"\"}]}",
+	    "either text or base64" },
 	{ "{\"python_code\":\"\",\"files\":[{\"path\":\"a\","
-	    "\"base64\":\"a\"}]}", "files[0].base64" },
+	  "\"base64\":\"a\"}]}",
+	    "files[0].base64" },
 	{ "{\"python_code\":\"\",\"files\":[{\"path\":\"a\",\"text\":\"\","
-	    "\"mode\":1}]}", "files[0].mode" },
+	  "\"mode\":1}]}",
+	    "files[0].mode" },
 	{ "{\"python_code\":\"\",\"files\":[{\"path\":\"a\",\"text\":\"\"},"
-	    "{\"path\":\"a\",\"text\":\"\"}]}", "twice" },
+	  "{\"path\":\"a\",\"text\":\"\"}]}",
+	    "twice" },
 	{ "{\"python_code\":\"\",\"files\":[{\"path\":\"a\",\"text\":\"\"},"
-	    "{\"path\":\"a.b\",\"text\":\"\"},{\"path\":\"a-/c\",\"text\":\"\"},"
-	    "{\"path\":\"a/b\",\"text\":\"\"}]}", "both a file and a folder" },
+	  "{\"path\":\"a.b\",\"text\":\"\"},{\"path\":\"a-/c\",\"text\":\"\"},"
+	  "{\"path\":\"a/b\",\"text\":\"\"}]}",
+	    "both a file and a folder" },
 };
 
 static void
@@ -279,8 +296,8 @@ bad_arguments_are_results_that_name_the_field(void **state)
 	/* below the bound of the settings table, to keep the row short */
 	rig->place->conf.code_max = 31;
 	initialize(rig, "2025-11-25");
-	for (size_t i = 0; i < sizeof(bad_arguments) /
-	    sizeof(bad_arguments[0]); i++) {
+	for (size_t i = 0; i < sizeof(bad_arguments) / sizeof(bad_arguments[0]);
+	     i++) {
 		CLEANUP_JSON cJSON *json = NULL;
 		const cJSON *result;
 
@@ -306,7 +323,8 @@ good_arguments_run(void **state)
 		"{\"python_code\":\"1\",\"stdin\":null,\"files\":null,"
 		"\"timeout_seconds\":null}",
 		"{\"python_code\":\"1\",\"stdin\":\"a\\u0000b\","
-		"\"timeout_seconds\":1.5,\"files\":[{\"path\":\"a b/\xe5\x9b\xbe"
+		"\"timeout_seconds\":1.5,\"files\":[{\"path\":\"a "
+		"b/\xe5\x9b\xbe"
 		"\",\"text\":\"\\u0000\"},{\"path\":\"a.b\","
 		"\"base64\":\"AAEC\"}]}" };
 	struct rig *rig = rig_open(1, true, NULL);
@@ -326,8 +344,8 @@ good_arguments_run(void **state)
 static void
 notifications_and_answers_are_never_answered(void **state)
 {
-	static const char *const quiet[] = {
-		"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}",
+	static const char *const quiet[] = { "{\"jsonrpc\":\"2.0\",\"method\":"
+					     "\"notifications/initialized\"}",
 		"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/no_such\"}",
 		"{\"jsonrpc\":\"2.0\",\"method\":\"tools/list\"}",
 		"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\"}",
@@ -356,8 +374,9 @@ a_session_known_to_the_table_is_initialized(void **state)
 	(void)state;
 	initialize(rig, "2025-03-26");
 	rig_end_session(rig);
-	assert_int_equal(mcp_session_new(rig->mcp, rig->sid, "client",
-	    &rig->session), ERR_OK);
+	assert_int_equal(
+	    mcp_session_new(rig->mcp, rig->sid, "client", &rig->session),
+	    ERR_OK);
 	ask(rig, &ear, "tools/list", NULL);
 	assert_non_null(strstr(ear.reply, "annotations"));
 	assert_null(strstr(ear.reply, "outputSchema"));

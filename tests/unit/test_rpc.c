@@ -59,11 +59,11 @@ refused(const char *text, enum err err, const char *id, bool silent)
 		fail_msg("%s: %s, id %s, silent %d (%s)", text,
 		    err_info(fault.err)->name, fault.id, fault.notification,
 		    fault.text);
-	assert_int_equal(rpc_fault_answer(&out, &fault),
-	    silent ? ERR_NOT_FOUND : ERR_OK);
+	assert_int_equal(
+	    rpc_fault_answer(&out, &fault), silent ? ERR_NOT_FOUND : ERR_OK);
 	if (!silent)
-		assert_int_equal(json_check(out.data, out.len, 10, NULL),
-		    ERR_OK);
+		assert_int_equal(
+		    json_check(out.data, out.len, 10, NULL), ERR_OK);
 }
 
 static void
@@ -81,8 +81,11 @@ ids_come_back_digit_for_digit(void **state)
 
 		buf_init(&in, 1000);
 		buf_init(&out, 1000);
-		assert_int_equal(buf_printf(&in, "{\"jsonrpc\":\"2.0\",\"id\":"
-		    " %s ,\"method\":\"ping\"}", ids[i]), ERR_OK);
+		assert_int_equal(buf_printf(&in,
+				     "{\"jsonrpc\":\"2.0\",\"id\":"
+				     " %s ,\"method\":\"ping\"}",
+				     ids[i]),
+		    ERR_OK);
 		m = parse(buf_str(&in));
 		assert_int_equal(m->kind, RPC_REQUEST);
 		assert_int_equal(rpc_result(&out, m->id, "{}"), ERR_OK);
@@ -165,10 +168,11 @@ what_is_no_request_is_an_invalid_one(void **state)
 	refused("{\"jsonrpc\":2.0,\"id\":1,\"method\":\"ping\"}",
 	    ERR_RPC_REQUEST, "1", false);
 	refused("{\"jsonrpc\":\"2.0\",\"id\":1}", ERR_RPC_REQUEST, "1", false);
-	refused("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":5}",
-	    ERR_RPC_REQUEST, "1", false);
+	refused("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":5}", ERR_RPC_REQUEST,
+	    "1", false);
 	refused("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\","
-	    "\"result\":{}}", ERR_RPC_REQUEST, "1", false);
+		"\"result\":{}}",
+	    ERR_RPC_REQUEST, "1", false);
 	refused("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\\u0000x\"}",
 	    ERR_RPC_REQUEST, "1", false);
 	refused("{\"JSONRPC\":\"2.0\",\"id\":1,\"method\":\"ping\"}",
@@ -180,11 +184,14 @@ params_must_be_an_object(void **state)
 {
 	(void)state;
 	refused("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\","
-	    "\"params\":[]}", ERR_RPC_PARAMS, "1", false);
+		"\"params\":[]}",
+	    ERR_RPC_PARAMS, "1", false);
 	refused("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\","
-	    "\"params\":null}", ERR_RPC_PARAMS, "1", false);
+		"\"params\":null}",
+	    ERR_RPC_PARAMS, "1", false);
 	refused("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\","
-	    "\"params\":{\"_meta\":[]}}", ERR_RPC_PARAMS, "1", false);
+		"\"params\":{\"_meta\":[]}}",
+	    ERR_RPC_PARAMS, "1", false);
 }
 
 static void
@@ -193,8 +200,8 @@ malformed_notifications_and_answers_stay_unanswered(void **state)
 	(void)state;
 	refused("{\"jsonrpc\":\"2.0\",\"method\":\"m\",\"params\":[]}",
 	    ERR_RPC_PARAMS, "", true);
-	refused("{\"method\":\"notifications/initialized\"}",
-	    ERR_RPC_REQUEST, "", true);
+	refused("{\"method\":\"notifications/initialized\"}", ERR_RPC_REQUEST,
+	    "", true);
 	refused("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{},\"error\":{}}",
 	    ERR_RPC_REQUEST, "1", true);
 	refused("{\"jsonrpc\":\"2.0\",\"id\":null,\"result\":{}}",
@@ -217,7 +224,7 @@ kinds_are_told_apart(void **state)
 	assert_string_equal(m->id, "\"1\"");
 	rpc_message_free(m);
 	m = parse("{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":1,"
-	    "\"message\":\"x\"}}");
+		  "\"message\":\"x\"}}");
 	assert_int_equal(m->kind, RPC_RESPONSE);
 	rpc_message_free(m);
 }
@@ -228,7 +235,7 @@ progress_tokens_keep_their_type(void **state)
 	static const char *const good[] = { "7", "\"7\"", "0", "\"\"" };
 	static const char *const bad[] = { "{}", "[]", "true", "1.5" };
 	const char *fmt = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\","
-	    "\"params\":{\"_meta\":{\"progressToken\":";
+			  "\"params\":{\"_meta\":{\"progressToken\":";
 	char text[200];
 
 	(void)state;
@@ -257,18 +264,21 @@ answers_are_written_whole_or_not_at_all(void **state)
 
 	(void)state;
 	buf_init(&out, 300);
-	assert_int_equal(rpc_error(&out, "\"a\"", -32601, "no \"x\"\n",
-	    "{\"a\":1}"), ERR_OK);
-	assert_string_equal(buf_str(&out), "{\"jsonrpc\":\"2.0\",\"id\":\"a\","
+	assert_int_equal(
+	    rpc_error(&out, "\"a\"", -32601, "no \"x\"\n", "{\"a\":1}"),
+	    ERR_OK);
+	assert_string_equal(buf_str(&out),
+	    "{\"jsonrpc\":\"2.0\",\"id\":\"a\","
 	    "\"error\":{\"code\":-32601,\"message\":\"no \\\"x\\\"\\n\","
 	    "\"data\":{\"a\":1}}}");
 	buf_done(&out);
 	assert_int_equal(rpc_error(&out, "", -32700, "x", NULL), ERR_OK);
 	assert_non_null(strstr(buf_str(&out), "\"id\":null"));
 	buf_done(&out);
-	assert_int_equal(rpc_notification(&out, "notifications/progress",
-	    "{}"), ERR_OK);
-	assert_string_equal(buf_str(&out), "{\"jsonrpc\":\"2.0\",\"method\":"
+	assert_int_equal(
+	    rpc_notification(&out, "notifications/progress", "{}"), ERR_OK);
+	assert_string_equal(buf_str(&out),
+	    "{\"jsonrpc\":\"2.0\",\"method\":"
 	    "\"notifications/progress\",\"params\":{}}");
 	buf_done(&out);
 	buf_init(&out, 40);
@@ -284,12 +294,13 @@ revisions_are_known_by_their_exact_names(void **state)
 
 	(void)state;
 	for (unsigned i = 1; i < REVISION_COUNT; i++) {
-		assert_int_equal(revision_parse(
-		    revision_name((enum revision)i), &revision), ERR_OK);
+		assert_int_equal(
+		    revision_parse(revision_name((enum revision)i), &revision),
+		    ERR_OK);
 		assert_int_equal(revision, i);
 	}
-	assert_int_equal(revision_parse("2026-07-28", &revision),
-	    ERR_NOT_FOUND);
+	assert_int_equal(
+	    revision_parse("2026-07-28", &revision), ERR_NOT_FOUND);
 	assert_int_equal(revision_parse("", &revision), ERR_NOT_FOUND);
 	assert_string_equal(revision_name(REVISION_NONE), "");
 	assert_string_equal(revision_name((enum revision)99), "");

@@ -28,10 +28,10 @@
 struct peer {
 	int listener;
 	unsigned short port;
-	char path[100];			/* of a Unix socket, or "" */
+	char path[100]; /* of a Unix socket, or "" */
 	void (*behave)(struct peer *peer, int fd);
 	atomic_int connections, requests, closed;
-	char *request;			/* the last whole one, owned */
+	char *request; /* the last whole one, owned */
 	size_t request_len;
 	pthread_t thread;
 };
@@ -106,8 +106,8 @@ peer_bind(struct peer *peer)
 		memcpy(un.sun_path, peer->path, strlen(peer->path) + 1);
 		unlink(peer->path);
 		peer->listener = socket(AF_UNIX, SOCK_STREAM, 0);
-		assert_int_equal(bind(peer->listener, (void *)&un,
-		    sizeof(un)), 0);
+		assert_int_equal(
+		    bind(peer->listener, (void *)&un, sizeof(un)), 0);
 		return;
 	}
 	peer->listener = socket(AF_INET, SOCK_STREAM, 0);
@@ -122,8 +122,8 @@ peer_start(struct peer *peer, void (*behave)(struct peer *, int))
 	peer->behave = behave;
 	peer_bind(peer);
 	assert_int_equal(listen(peer->listener, 16), 0);
-	assert_int_equal(pthread_create(&peer->thread, NULL, peer_main, peer),
-	    0);
+	assert_int_equal(
+	    pthread_create(&peer->thread, NULL, peer_main, peer), 0);
 }
 
 static void
@@ -143,7 +143,8 @@ static void
 answer_well(struct peer *peer, int fd)
 {
 	if (read_request(peer, fd) > 0)
-		say(fd, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+		say(fd,
+		    "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 		    "Content-Length: 10\r\n\r\n{\"ok\":123}");
 }
 
@@ -151,7 +152,8 @@ static void
 answer_500(struct peer *peer, int fd)
 {
 	if (read_request(peer, fd) > 0)
-		say(fd, "HTTP/1.1 500 Internal Server Error\r\n"
+		say(fd,
+		    "HTTP/1.1 500 Internal Server Error\r\n"
 		    "Content-Type: text/html\r\nConnection: close\r\n\r\n"
 		    "<html>sorry</html>");
 }
@@ -160,7 +162,8 @@ static void
 answer_redirect(struct peer *peer, int fd)
 {
 	if (read_request(peer, fd) > 0)
-		say(fd, "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\n"
+		say(fd,
+		    "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\n"
 		    "Content-Length: 0\r\n\r\n");
 }
 
@@ -268,7 +271,8 @@ keep_alive_then_close(struct peer *peer, int fd)
 		return;
 	if (atomic_load(&peer->requests) > 1)
 		return;
-	say(fd, "HTTP/1.1 200 OK\r\nConnection: keep-alive\r\n"
+	say(fd,
+	    "HTTP/1.1 200 OK\r\nConnection: keep-alive\r\n"
 	    "Content-Length: 2\r\n\r\n{}");
 	read_request(peer, fd);
 }
@@ -282,7 +286,8 @@ refuse_early(struct peer *peer, int fd)
 	(void)peer;
 	if (read(fd, data, sizeof(data)) <= 0)
 		return;
-	say(fd, "HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n"
+	say(fd,
+	    "HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n"
 	    "Connection: close\r\n\r\nbig");
 	shutdown(fd, SHUT_WR);
 	setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
@@ -304,7 +309,7 @@ struct client {
 	char type[64], text[256], body[256];
 	size_t body_len;
 	uint64_t duration_ms;
-	struct buf back;		/* the request's body, taken back */
+	struct buf back; /* the request's body, taken back */
 	void (*then)(struct client *client);
 };
 
@@ -330,8 +335,8 @@ on_done(void *arg, const struct sandbox_reply *reply, struct buf *body)
 	c->duration_ms = reply->duration_ms;
 	c->body_len = reply->body_len;
 	assert_non_null(reply->transport_text);
-	snprintf(c->type, sizeof(c->type), "%s", reply->content_type != NULL
-	    ? reply->content_type : "");
+	snprintf(c->type, sizeof(c->type), "%s",
+	    reply->content_type != NULL ? reply->content_type : "");
 	snprintf(c->text, sizeof(c->text), "%s", reply->transport_text);
 	snprintf(c->body, sizeof(c->body), "%s", buf_str(body));
 	if (reply->transport == ERR_NOT_FOUND)
@@ -386,7 +391,8 @@ submit(struct client *c, size_t body_len, uint64_t timeout_ms)
 		assert_int_equal(buf_putc(&body, 'b'), ERR_OK);
 	c->submitting = true;
 	assert_int_equal(snekbox_submit(c->snekbox, 0, &body, timeout_ms,
-	    &callbacks, c, &c->run), ERR_OK);
+			     &callbacks, c, &c->run),
+	    ERR_OK);
 	c->submitting = false;
 	assert_int_equal(body.len, 0);
 	assert_null(body.data);
@@ -445,12 +451,12 @@ check_well_answered(struct peer *peer, struct client *c)
 	assert_string_equal(c->type, "application/json");
 	assert_string_equal(c->body, "{\"ok\":123}");
 	assert_int_equal(c->body_len, 10);
-	assert_ptr_equal(strstr(peer->request, "POST /eval HTTP/1.1\r\n"),
-	    peer->request);
+	assert_ptr_equal(
+	    strstr(peer->request, "POST /eval HTTP/1.1\r\n"), peer->request);
 	assert_non_null(strstr(peer->request, "Content-Length: 1000\r\n"));
 	assert_non_null(strstr(peer->request, "Accept: application/json\r\n"));
-	assert_non_null(strstr(peer->request,
-	    "Content-Type: application/json\r\n"));
+	assert_non_null(
+	    strstr(peer->request, "Content-Type: application/json\r\n"));
 	assert_null(strcasestr(peer->request, "Expect:"));
 	assert_null(strcasestr(peer->request, "Transfer-Encoding:"));
 	assert_null(strcasestr(peer->request, "Accept-Encoding:"));
@@ -625,8 +631,8 @@ a_peer_that_does_not_read_is_a_timeout(void **state)
 static void
 too_large_answers_are_a_limit(void **state)
 {
-	static void (*const ways[])(struct peer *, int) = { announce_too_much,
-		send_too_much };
+	static void (*const ways[])(
+	    struct peer *, int) = { announce_too_much, send_too_much };
 
 	(void)state;
 	for (size_t i = 0; i < 2; i++) {
@@ -815,11 +821,12 @@ addresses_are_checked_and_named_without_secrets(void **state)
 	struct client c;
 
 	(void)state;
-	client_init(&c, "http://u:secret@127.0.0.1:8060, unix:///run/a.sock,"
+	client_init(&c,
+	    "http://u:secret@127.0.0.1:8060, unix:///run/a.sock,"
 	    "http://h:1/x/eval");
 	assert_int_equal(snekbox_endpoints(c.snekbox), 3);
-	assert_string_equal(snekbox_name(c.snekbox, 0),
-	    "http://127.0.0.1:8060/eval");
+	assert_string_equal(
+	    snekbox_name(c.snekbox, 0), "http://127.0.0.1:8060/eval");
 	assert_string_equal(snekbox_name(c.snekbox, 1), "unix:/run/a.sock");
 	assert_string_equal(snekbox_name(c.snekbox, 2), "http://h:1/x/eval");
 	assert_string_equal(snekbox_name(c.snekbox, 3), "");
@@ -829,8 +836,8 @@ addresses_are_checked_and_named_without_secrets(void **state)
 		struct snekbox *none = NULL;
 
 		set(&c, "snekbox_url", bad[i]);
-		assert_int_equal(snekbox_open(&c.conf, c.base, &fault, &none),
-		    ERR_CONF);
+		assert_int_equal(
+		    snekbox_open(&c.conf, c.base, &fault, &none), ERR_CONF);
 		assert_non_null(strstr(fault.text, "snekbox_url"));
 		assert_null(none);
 	}

@@ -363,7 +363,7 @@ beyond_the_queue_the_answer_is_busy(void **state)
 	assert_int_equal(rig->fakes[0].requests, 1);
 	rig->fakes[0].way = FAKE_ANSWER;
 	fake_release(&rig->fakes[0]);
-	RIG_UNTIL(rig, ears[1].replies == 1);
+	RIG_UNTIL(rig, ears[0].replies == 1 && ears[1].replies == 1);
 	assert_ended(&ears[1], "", "hi");
 	for (int i = 0; i < 3; i++)
 		ear_done(&ears[i]);

@@ -16,7 +16,7 @@
 #define ROOT "/sys/fs/cgroup"
 #define FOLDER "python-sandbox" /* holds one folder for each service */
 #define NAME_BYTES 64           /* longest name of a control file */
-#define REMOVE_TRIES 200
+#define REMOVE_TRIES 1000
 #define REMOVE_PAUSE_NS 10000000L
 
 static enum err

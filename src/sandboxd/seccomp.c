@@ -133,6 +133,27 @@ refuse_all(scmp_filter_ctx ctx, const char *const *names, size_t n)
 	return 0;
 }
 
+/* Refuses a call when one of its arguments compares so. The macros of
+ * libseccomp leave fields out, which clang warns about. */
+static int
+refuse_when(scmp_filter_ctx ctx, int error, int call, struct scmp_arg_cmp cmp)
+{
+	return seccomp_rule_add_array(
+	    ctx, SCMP_ACT_ERRNO((uint32_t)error), call, 1, &cmp);
+}
+
+static struct scmp_arg_cmp
+has_bits(unsigned arg, uint64_t mask, uint64_t bits)
+{
+	return (struct scmp_arg_cmp){ arg, SCMP_CMP_MASKED_EQ, mask, bits };
+}
+
+static struct scmp_arg_cmp
+is(unsigned arg, enum scmp_compare op, uint64_t value)
+{
+	return (struct scmp_arg_cmp){ arg, op, value, 0 };
+}
+
 /* Threads and fork stay; new namespaces, and children of another's parent
  * (they would be strangers to whoever waits there), do not. clone3 hides its
  * flags in memory, so libc is told that it does not exist. */
@@ -145,9 +166,8 @@ refuse_clones(scmp_filter_ctx ctx)
 	int rc;
 
 	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
-		rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM),
-		    SCMP_SYS(clone), 1,
-		    SCMP_A0(SCMP_CMP_MASKED_EQ, flags[i], flags[i]));
+		rc = refuse_when(ctx, EPERM, SCMP_SYS(clone),
+		    has_bits(0, flags[i], flags[i]));
 		if (rc != 0)
 			return rc;
 	}
@@ -164,15 +184,15 @@ refuse_families(scmp_filter_ctx ctx)
 
 	for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++) {
 		for (int f = last + 1; f < families[i] && rc == 0; f++)
-			rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EAFNOSUPPORT),
-			    SCMP_SYS(socket), 1,
-			    SCMP_A0_32(SCMP_CMP_EQ, (uint32_t)f));
+			rc = refuse_when(ctx, EAFNOSUPPORT, SCMP_SYS(socket),
+			    is(0, SCMP_CMP_EQ, (uint64_t)f));
 		last = families[i];
 	}
 	if (rc != 0)
 		return rc;
-	return seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EAFNOSUPPORT),
-	    SCMP_SYS(socket), 1, SCMP_A0_32(SCMP_CMP_GT, (uint32_t)last));
+	/* 64 bits are compared: what has any above the 32 is refused too */
+	return refuse_when(ctx, EAFNOSUPPORT, SCMP_SYS(socket),
+	    is(0, SCMP_CMP_GT, (uint64_t)last));
 }
 
 /* Typing into a terminal. The kernel looks at 32 bits of the request only. */
@@ -183,9 +203,8 @@ refuse_ioctls(scmp_filter_ctx ctx)
 	int rc = 0;
 
 	for (size_t i = 0; i < 2 && rc == 0; i++)
-		rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM),
-		    SCMP_SYS(ioctl), 1,
-		    SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffffu, requests[i]));
+		rc = refuse_when(ctx, EPERM, SCMP_SYS(ioctl),
+		    has_bits(1, 0xffffffffu, requests[i]));
 	return rc;
 }
 

@@ -156,12 +156,10 @@ spawner_explain(struct conf_fault *fault, const char *what)
 
 	if (strstr(what, "amespace") != NULL)
 		snprintf(
-		    fault->text, sizeof(fault->text), "%s; %s", what, cure);
+		    fault->text, sizeof(fault->text), "%.150s; %s", what, cure);
 	else
 		snprintf(fault->text, sizeof(fault->text),
-		    "the jail does not "
-		    "start: %s",
-		    what);
+		    "the jail does not start: %.400s", what);
 }
 
 static enum err

@@ -694,7 +694,7 @@ def test_settings_of_a_jail():
     with util.running("user", jail_disk="1M", jail_inodes=64, jail_files=3,
                       jail_output=1000, jail_processes=8, jail_memory="256M",
                       jail_descriptors=32, jail_paths="/etc/hostname",
-                      sandbox_time_limit="1s") as service:
+                      sandbox_time_limit="3s") as service:
         answer = service.eval("for i in range(5): open(f'f{i}', 'w')")
         assert [f["path"] for f in answer.files] == ["f2", "f3", "f4"]
         assert [f["path"] for f in answer.files_skipped] == ["f0", "f1"]
@@ -706,7 +706,7 @@ def test_settings_of_a_jail():
         assert "No space left" in service.eval(
             "open('a', 'wb').write(bytes(2 << 20))").stdout
         assert service.eval("print('x' * 5000)").killed_by == "output"
-        assert service.eval("while 1: pass").duration_ms < 2500
+        assert service.eval("while 1: pass").killed_by == "time"
         assert "MemoryError" in service.eval("bytearray(300 << 20)").stdout
         assert "Too many open files" in service.eval(
             "f = [open('/dev/null') for _ in range(40)]").stdout

@@ -15,7 +15,7 @@
 static void
 check_path(const char *uri, const char *wanted)
 {
-	CLEANUP_BUF struct buf out;
+	CLEANUP_BUF struct buf out = { 0 };
 	enum err rc;
 
 	buf_init(&out, HTTP_PATH_MAX);
@@ -58,7 +58,7 @@ paths_have_one_safe_form(void **state)
 static void
 bad_paths_are_refused(void **state)
 {
-	CLEANUP_BUF struct buf out;
+	CLEANUP_BUF struct buf out = { 0 };
 	char large[HTTP_PATH_MAX + 10];
 
 	(void)state;
@@ -265,7 +265,7 @@ static void
 a_header_never_becomes_two(void **state)
 {
 	struct http_response response;
-	CLEANUP_BUF struct buf out;
+	CLEANUP_BUF struct buf out = { 0 };
 
 	(void)state;
 	http_response_init(&response);
@@ -304,7 +304,7 @@ every_error_has_a_reason_and_a_json_body(void **state)
 static void
 check_event(const char *data, size_t n, const char *wanted)
 {
-	CLEANUP_BUF struct buf out;
+	CLEANUP_BUF struct buf out = { 0 };
 
 	buf_init(&out, 4096);
 	assert_int_equal(event_stream_event(&out, "message", data, n), ERR_OK);

@@ -137,7 +137,7 @@ check(const struct buf *input, const char *wanted)
 static void
 a_request_is_seen_whatever_its_pieces(void **state)
 {
-	CLEANUP_BUF struct buf input;
+	CLEANUP_BUF struct buf input = { 0 };
 
 	(void)state;
 	buf_init(&input, 1 << 20);
@@ -148,7 +148,7 @@ a_request_is_seen_whatever_its_pieces(void **state)
 static void
 padding_is_passed_over(void **state)
 {
-	CLEANUP_BUF struct buf input;
+	CLEANUP_BUF struct buf input = { 0 };
 
 	(void)state;
 	buf_init(&input, 1 << 20);
@@ -160,7 +160,7 @@ padding_is_passed_over(void **state)
 static void
 id_and_keep_are_told(void **state)
 {
-	CLEANUP_BUF struct buf input;
+	CLEANUP_BUF struct buf input = { 0 };
 	struct feed feed;
 
 	(void)state;
@@ -180,7 +180,7 @@ id_and_keep_are_told(void **state)
 static void
 the_largest_record_passes(void **state)
 {
-	CLEANUP_BUF struct buf input;
+	CLEANUP_BUF struct buf input = { 0 };
 	static char big[RECORD_CONTENT_MAX];
 	struct feed feed;
 
@@ -199,7 +199,7 @@ the_largest_record_passes(void **state)
 static void
 a_second_request_at_once_is_refused(void **state)
 {
-	CLEANUP_BUF struct buf input;
+	CLEANUP_BUF struct buf input = { 0 };
 	struct feed feed;
 
 	(void)state;
@@ -229,7 +229,7 @@ a_second_request_at_once_is_refused(void **state)
 static void
 other_roles_are_refused(void **state)
 {
-	CLEANUP_BUF struct buf input;
+	CLEANUP_BUF struct buf input = { 0 };
 	struct gather gather;
 	struct gather_step step;
 
@@ -253,7 +253,7 @@ values_are_told(void **state)
 				    "\16\0FCGI_MAX_CONNS\3\2xyzab";
 	static const char wanted[] = "\16\1FCGI_MAX_CONNS7\17\1"
 				     "FCGI_MPXS_CONNS0";
-	CLEANUP_BUF struct buf input;
+	CLEANUP_BUF struct buf input = { 0 };
 	struct gather gather;
 	struct gather_step step;
 
@@ -291,7 +291,7 @@ lying_lengths_of_values_are_harmless(void **state)
 static void
 unknown_types_are_answered_or_passed_over(void **state)
 {
-	CLEANUP_BUF struct buf input;
+	CLEANUP_BUF struct buf input = { 0 };
 
 	(void)state;
 	buf_init(&input, 1 << 20);
@@ -310,7 +310,7 @@ unknown_types_are_answered_or_passed_over(void **state)
 static void
 abort_is_told_for_the_request_only(void **state)
 {
-	CLEANUP_BUF struct buf input;
+	CLEANUP_BUF struct buf input = { 0 };
 
 	(void)state;
 	buf_init(&input, 1 << 20);
@@ -324,7 +324,7 @@ abort_is_told_for_the_request_only(void **state)
 static void
 what_comes_after_the_end_is_passed_over(void **state)
 {
-	CLEANUP_BUF struct buf input;
+	CLEANUP_BUF struct buf input = { 0 };
 
 	(void)state;
 	buf_init(&input, 1 << 20);
@@ -338,7 +338,7 @@ what_comes_after_the_end_is_passed_over(void **state)
 static void
 what_is_not_fastcgi_is_a_fault(void **state)
 {
-	CLEANUP_BUF struct buf input;
+	CLEANUP_BUF struct buf input = { 0 };
 
 	(void)state;
 	buf_init(&input, 1 << 20);

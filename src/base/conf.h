@@ -92,6 +92,24 @@ X(INT, figures_max, "20", 0, 1000, "figures sent as images in one result") \
 X(BOOL, text_json, "yes", 0, 1, \
   "the first text block is the result as JSON (as the predecessor's clients " \
   "parse it); no: plain text") \
+/* files to fetch */ \
+X(STR, artifact_dir, "", 0, 200, \
+  "folder where files of results are kept, of this user alone; empty: chosen " \
+  "under /var/tmp") \
+X(MS, artifact_time, "1h", 1000, 2592000000, \
+  "how long a result's files can be fetched") \
+X(BYTES, artifact_bytes, "1G", 0, 1099511627776, \
+  "bytes of all such files; those used least recently go first; 0: none are " \
+  "kept") \
+X(INT, artifact_files, "20000", 1, 1000000, "number of all such files") \
+X(BYTES, artifact_max, "64M", 1024, 17179869184, "largest such file") \
+X(STR, public_url, "", 0, 512, \
+  "address by which people reach the server, with its path, such as " \
+  "https://host/tools/python: links in results are absolute with it") \
+/* what is there */ \
+X(MS, environment_refresh, "10m", 0, 86400000, \
+  "age at which what is known of the sandbox (version, packages) is asked " \
+  "again, by a program of our own; 0: never asked") \
 /* the embedded sandbox (sandboxd) */ \
 X(STR, sandboxd_listen, "", 0, 255, \
   "where sandboxd listens: unix:/path or 127.0.0.1:port") \

@@ -15,6 +15,7 @@ static const struct err_info table[ERR_COUNT] = {
 	[ERR_CLOSED] = { "closed", 502, -32603, "the peer is gone" },
 	[ERR_TIMEOUT] = { "timeout", 408, -32600, "timed out" },
 	[ERR_BUSY] = { "busy", 503, -32603, "busy, try again" },
+	[ERR_EXPIRED] = { "expired", 410, -32002, "its time is over" },
 	[ERR_HTTP_BAD_REQUEST] = { "http_bad_request", 400, -32600,
 		"bad request" },
 	[ERR_HTTP_FORBIDDEN] = { "http_forbidden", 403, -32600, "forbidden" },

@@ -23,6 +23,7 @@ enum err {
 	ERR_CLOSED,		/* the peer is gone */
 	ERR_TIMEOUT,		/* did not happen in time */
 	ERR_BUSY,		/* a bounded queue is full; try again */
+	ERR_EXPIRED,		/* was there, but its time is over */
 	/* HTTP */
 	ERR_HTTP_BAD_REQUEST,
 	ERR_HTTP_FORBIDDEN,

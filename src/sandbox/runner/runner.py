@@ -190,6 +190,9 @@ class Parent:
             elif line:
                 stack.append(line.decode("ascii", "replace"))
         number = self.status & 127
+        if number in (SIGNAL_TIME, SIGNAL_STACK):
+            # it came while the interpreter was ending, without handlers
+            self.killed = "time"
         code = self.exit_code(number, said)
         if stack or FLAGS.find("f") >= 0 or os.listdir(HOME) != NAMES:
             scope = load("files.py", globals())

@@ -339,7 +339,8 @@ class Server:
 
     def all_responders(self):
         found = self.responders()
-        return found if len(found) == self.processes else None
+        return found if len(found) == self.processes \
+            and all(map(self.has_started, found)) else None
 
     def settle(self):
         """Learns the quiet descriptor counts: the same three times, and no
@@ -427,13 +428,18 @@ class Server:
         assert found, f"session {session_id} is of no process in the log"
         return int(found.group(1))
 
+    def has_started(self, pid):
+        """Whether a responder said so: before, a signal just kills it."""
+        return f"app.started pid={pid} " in self.logs()
+
     def changed(self, lost=1):
         """Takes the processes that run now as the right ones: a test has
         ended some (lost) on purpose, and others have taken their place."""
         def replaced():
             now = self.responders()
             return len(now) == self.processes \
-                and len(set(self.pids) - set(now)) >= lost and now
+                and len(set(self.pids) - set(now)) >= lost \
+                and all(self.has_started(pid) for pid in now) and now
 
         def wake():
             # lighttpd starts a lost child again when it next looks

@@ -4,9 +4,8 @@
 #include "base/cleanup.h"
 #include "state/table.h"
 
-static const char *const pool_names[] = {
-	"process", "session", "call", "ticket", "client"
-};
+static const char *const pool_names[] = { "process", "session", "call",
+	"ticket", "client" };
 
 static enum err
 check_free(const struct table *t, enum pool_kind kind, uint32_t live)
@@ -25,8 +24,8 @@ check_free(const struct table *t, enum pool_kind kind, uint32_t live)
 	}
 	if (n + live != pool->high || live != pool->used) {
 		state_fault_set("%s slots: %u free and %u in use of %u, "
-		    "counted %u", pool_names[kind], n, live, pool->high,
-		    pool->used);
+				"counted %u",
+		    pool_names[kind], n, live, pool->high, pool->used);
 		return ERR_INTERNAL;
 	}
 	return ERR_OK;
@@ -39,8 +38,8 @@ check_pool(const struct table *t, enum pool_kind kind)
 	uint32_t live = 0;
 
 	if (pool->size != t->sizes.slots[kind] || pool->high > pool->size) {
-		state_fault_set("%s slots: size %u, high %u",
-		    pool_names[kind], pool->size, pool->high);
+		state_fault_set("%s slots: size %u, high %u", pool_names[kind],
+		    pool->size, pool->high);
 		return ERR_INTERNAL;
 	}
 	for (uint32_t i = 0; i < pool->high; i++) {
@@ -49,8 +48,8 @@ check_pool(const struct table *t, enum pool_kind kind)
 		if (state == SLOT_FREE)
 			continue;
 		if (!slot_state_valid(kind, state) || !slot_valid(t, kind, i)) {
-			state_fault_set("%s slot %u holds nonsense",
-			    pool_names[kind], i);
+			state_fault_set(
+			    "%s slot %u holds nonsense", pool_names[kind], i);
 			return ERR_INTERNAL;
 		}
 		live++;
@@ -87,13 +86,14 @@ check_sessions(const struct table *t)
 		if (s->slot.state != SLOT_USED)
 			continue;
 		if (table_find_locked(t, t->texts[i].id) != i) {
-			state_fault_set("session slot %u is not in the index",
-			    i);
+			state_fault_set(
+			    "session slot %u is not in the index", i);
 			return ERR_INTERNAL;
 		}
 		if ((n = calls_listed(t, i)) != s->calls) {
 			state_fault_set("session slot %u: %u calls counted, "
-			    "%u listed", i, s->calls, n);
+					"%u listed",
+			    i, s->calls, n);
 			return ERR_INTERNAL;
 		}
 		calls += n;
@@ -173,8 +173,8 @@ check_queue(const struct table *t)
 	}
 	for (uint32_t i = 0; i < LIMIT_ENDPOINTS_MAX; i++) {
 		if (endpoints[i].leases != h->endpoints[i].in_use) {
-			state_fault_set("endpoint %u: %u leases, %u counted",
-			    i, endpoints[i].leases, h->endpoints[i].in_use);
+			state_fault_set("endpoint %u: %u leases, %u counted", i,
+			    endpoints[i].leases, h->endpoints[i].in_use);
 			return ERR_INTERNAL;
 		}
 	}
@@ -183,7 +183,7 @@ check_queue(const struct table *t)
 
 		if (c->slot.state == SLOT_USED &&
 		    (clients[i].leases != c->leases ||
-		    clients[i].waiting != c->waiting)) {
+			clients[i].waiting != c->waiting)) {
 			state_fault_set("client slot %u is counted wrong", i);
 			return ERR_INTERNAL;
 		}

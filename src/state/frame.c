@@ -57,9 +57,19 @@ frame_encode(const struct frame *frame, unsigned char *ret_head)
 	return ERR_OK;
 }
 
+static bool
+all_zero(const unsigned char *at, size_t n)
+{
+	while (n > 0 && *at == 0) {
+		at++;
+		n--;
+	}
+	return n == 0;
+}
+
 enum err
-frame_decode(const unsigned char *head, size_t body_max,
-    struct frame *ret_frame)
+frame_decode(
+    const unsigned char *head, size_t body_max, struct frame *ret_frame)
 {
 	struct frame frame = { .len = get32(head + 8) };
 	unsigned type = get16(head + 6);
@@ -71,6 +81,8 @@ frame_decode(const unsigned char *head, size_t body_max,
 		return ERR_PARSE;
 	frame.type = (enum inbox_type)type;
 	memcpy(frame.session, head + 16, SESSION_ID_LEN);
+	if (type == INBOX_RING && !all_zero(head + 16, SESSION_ID_LEN))
+		return ERR_PARSE;
 	if (session_fits(frame.type, frame.session, frame.len) != ERR_OK)
 		return ERR_PARSE;
 	if (frame.len > body_max)
@@ -137,8 +149,8 @@ frame_reader_got(struct frame_reader *reader, size_t n)
 	if (reader->got < FRAME_HEAD)
 		return ERR_TRUNCATED;
 	if (in_head) {
-		rc = frame_decode(reader->head, reader->body_max,
-		    &reader->frame);
+		rc = frame_decode(
+		    reader->head, reader->body_max, &reader->frame);
 		if (rc != ERR_OK)
 			return rc;
 		/* large ones are not touched before their bytes come */
@@ -147,6 +159,6 @@ frame_reader_got(struct frame_reader *reader, size_t n)
 			return ERR_NOMEM;
 		reader->body[reader->frame.len] = '\0';
 	}
-	return reader->got - FRAME_HEAD == reader->frame.len ? ERR_OK :
-	    ERR_TRUNCATED;
+	return reader->got - FRAME_HEAD == reader->frame.len ? ERR_OK
+							     : ERR_TRUNCATED;
 }

@@ -28,8 +28,8 @@ struct frame {
 
 /* Writes FRAME_HEAD bytes. ERR_PARSE when session does not fit the type,
  * ERR_LIMIT when the length does not. */
-enum err frame_encode(const struct frame *frame, unsigned char *ret_head)
-    MUST_CHECK;
+enum err
+frame_encode(const struct frame *frame, unsigned char *ret_head) MUST_CHECK;
 
 /* Reads FRAME_HEAD bytes. ERR_PARSE; ERR_LIMIT when the body would be longer
  * than body_max. */
@@ -44,9 +44,9 @@ enum err frame_ack_decode(const unsigned char *bytes, enum inbox_ack *ret_ack)
 struct frame_reader {
 	size_t body_max;
 	unsigned char head[FRAME_HEAD];
-	size_t got;		/* bytes of head and body */
-	struct frame frame;	/* once the head is complete */
-	char *body;		/* owned; a NUL follows */
+	size_t got;         /* bytes of head and body */
+	struct frame frame; /* once the head is complete */
+	char *body;         /* owned; a NUL follows */
 };
 
 void frame_reader_init(struct frame_reader *reader, size_t body_max);

@@ -70,8 +70,7 @@ static void
 accept_resume(struct inbox *inbox)
 {
 	if (!inbox->listening && inbox->count < MESSAGES_MAX &&
-	    inbox->readable != NULL &&
-	    event_add(inbox->readable, NULL) == 0)
+	    inbox->readable != NULL && event_add(inbox->readable, NULL) == 0)
 		inbox->listening = true;
 }
 
@@ -185,8 +184,8 @@ message_new(struct inbox *inbox, int fd)
 	message->until_ms = clock_ms() + FRAME_MS;
 	frame_reader_init(&message->reader,
 	    (size_t)state_body_max(inbox->state) + INBOX_EXTRA);
-	event_assign(&message->event, inbox->base, fd, EV_READ, message_event,
-	    message);
+	event_assign(
+	    &message->event, inbox->base, fd, EV_READ, message_event, message);
 	LIST_INSERT_HEAD(&inbox->messages, message, link);
 	inbox->count++;
 	if (!message_wait(message))
@@ -200,8 +199,8 @@ accept_event(evutil_socket_t fd, short what, void *arg)
 
 	(void)what;
 	while (inbox->count < MESSAGES_MAX) {
-		int peer = accept4(fd, NULL, NULL,
-		    SOCK_CLOEXEC | SOCK_NONBLOCK);
+		int peer =
+		    accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (peer >= 0) {
 			message_new(inbox, peer);
@@ -269,13 +268,13 @@ listener_open(struct inbox *inbox)
 		return ERR_SYS;
 	inbox->inode = st.st_ino;
 	inbox->device = st.st_dev;
-	inbox->readable = event_new(inbox->base, inbox->fd,
-	    EV_READ | EV_PERSIST, accept_event, inbox);
+	inbox->readable = event_new(
+	    inbox->base, inbox->fd, EV_READ | EV_PERSIST, accept_event, inbox);
 	if (inbox->readable == NULL)
 		return ERR_NOMEM;
 	accept_resume(inbox);
-	return inbox->listening || inbox->count >= MESSAGES_MAX ? ERR_OK :
-	    ERR_SYS;
+	return inbox->listening || inbox->count >= MESSAGES_MAX ? ERR_OK
+								: ERR_SYS;
 }
 
 /* Every second: the run folder may be cleared under us (logind does that to
@@ -356,14 +355,16 @@ inbox_open(struct state *state, struct event_base *base,
 	inbox->ops = ops;
 	inbox->arg = arg;
 	inbox->fd = -1;
-	state_inbox_path(state, state_process(state), inbox->path,
-	    sizeof(inbox->path));
+	state_inbox_path(
+	    state, state_process(state), inbox->path, sizeof(inbox->path));
 	sweep(state_run_dir(state));
 	if ((rc = listener_open(inbox)) == ERR_OK) {
-		inbox->watch = event_new(base, -1, EV_PERSIST, watch_event,
-		    inbox);
+		inbox->watch =
+		    event_new(base, -1, EV_PERSIST, watch_event, inbox);
 		rc = inbox->watch != NULL &&
-		    event_add(inbox->watch, &second) == 0 ? ERR_OK : ERR_NOMEM;
+			event_add(inbox->watch, &second) == 0
+		    ? ERR_OK
+		    : ERR_NOMEM;
 	}
 	if (rc != ERR_OK) {
 		inbox_close(inbox);
@@ -401,8 +402,8 @@ inbox_ack(struct inbox_message *message, enum inbox_ack ack,
 
 	frame_ack_encode(ack, bytes);
 	/* the socket is empty: the few bytes fit, or the sender is gone */
-	n = send(message->fd, bytes, sizeof(bytes),
-	    MSG_NOSIGNAL | MSG_DONTWAIT);
+	n = send(
+	    message->fd, bytes, sizeof(bytes), MSG_NOSIGNAL | MSG_DONTWAIT);
 	message_free(message);
 	if (n == (ssize_t)sizeof(bytes)) {
 		if (written != NULL)

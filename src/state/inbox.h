@@ -11,15 +11,15 @@
 #include "state/shm.h"
 
 enum inbox_type {
-	INBOX_POST = 1,		/* a client's message for a session */
-	INBOX_RING = 2		/* look at the queue of limit.h */
+	INBOX_POST = 1, /* a client's message for a session */
+	INBOX_RING = 2  /* look at the queue of limit.h */
 };
 
 /* The owner's answer. */
 enum inbox_ack {
-	INBOX_ACCEPTED,		/* will be executed once this ack is written */
-	INBOX_UNKNOWN,		/* no such session here */
-	INBOX_REFUSED		/* shutting down or overloaded */
+	INBOX_ACCEPTED, /* will be executed once this ack is written */
+	INBOX_UNKNOWN,  /* no such session here */
+	INBOX_REFUSED   /* shutting down or overloaded */
 };
 
 /* What a body may be longer than the setting body_max, for what the sender adds
@@ -27,12 +27,12 @@ enum inbox_ack {
 #define INBOX_EXTRA 65536
 
 struct inbox;
-struct inbox_message;		/* one received message, until it is acked */
+struct inbox_message; /* one received message, until it is acked */
 
 /* Borrowed until inbox_ack. */
 struct inbox_view {
 	enum inbox_type type;
-	const char *session;	/* id, "" for INBOX_RING */
+	const char *session; /* id, "" for INBOX_RING */
 	const char *body;
 	size_t len;
 };
@@ -74,8 +74,8 @@ struct inbox_sent {
  * once, never before this returns. body is copied, at most body_max and
  * INBOX_EXTRA bytes (ERR_LIMIT); session is "" for INBOX_RING and has the form of
  * an id else (ERR_PARSE). done may be NULL. ERR_NOMEM. */
-enum err inbox_send(struct inbox *inbox, uint64_t process,
-    enum inbox_type type, const char *session, const char *body, size_t len,
+enum err inbox_send(struct inbox *inbox, uint64_t process, enum inbox_type type,
+    const char *session, const char *body, size_t len,
     void (*done)(void *arg, struct inbox_sent sent), void *arg) MUST_CHECK;
 
 #endif

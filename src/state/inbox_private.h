@@ -25,11 +25,11 @@ struct inbox {
 	void *arg;
 	int fd;
 	bool listening;
-	ino_t inode;		/* of our socket's name */
+	ino_t inode; /* of our socket's name */
 	dev_t device;
 	struct event *readable;
 	struct event *watch;
-	unsigned count;		/* messages */
+	unsigned count; /* messages */
 	struct message_list messages;
 	struct outgoing_list sends;
 	char path[TABLE_INBOX_MAX];

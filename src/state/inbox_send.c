@@ -14,7 +14,7 @@
 struct outgoing {
 	LIST_ENTRY(outgoing) link;
 	struct inbox *inbox;
-	int fd;			/* -1: not connected */
+	int fd; /* -1: not connected */
 	struct event event;
 	uint64_t until_ms;
 	unsigned char head[FRAME_HEAD];
@@ -55,8 +55,8 @@ outgoing_wait(struct outgoing *out, short what, uint64_t ms)
 	};
 
 	event_del(&out->event);
-	event_assign(&out->event, out->inbox->base, out->fd, what,
-	    outgoing_event, out);
+	event_assign(
+	    &out->event, out->inbox->base, out->fd, what, outgoing_event, out);
 	if (event_add(&out->event, &tv) != 0)
 		outgoing_finish(out, ERR_BUSY, INBOX_REFUSED);
 }
@@ -77,14 +77,14 @@ outgoing_connect(struct outgoing *out)
 	if (out->fd >= 0)
 		return inbox_peer_ours(out->fd) ? ERR_OK : ERR_NOT_FOUND;
 	switch (errno) {
-	case EAGAIN:		/* its backlog is full */
+	case EAGAIN: /* its backlog is full */
 	case EINTR:
 	case EMFILE:
 	case ENFILE:
 	case ENOBUFS:
 	case ENOMEM:
 		return ERR_TIMEOUT;
-	case ECONNREFUSED:	/* it died; listener_make says why this is sure */
+	case ECONNREFUSED: /* it died; listener_make says why this is sure */
 		unlink(out->path);
 		return ERR_NOT_FOUND;
 	default:
@@ -99,10 +99,10 @@ outgoing_write(struct outgoing *out)
 	while (out->sent < FRAME_HEAD + out->len) {
 		struct iovec iov[2];
 		struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 2 };
-		size_t head = out->sent < FRAME_HEAD ?
-		    FRAME_HEAD - out->sent : 0;
-		size_t body = out->sent < FRAME_HEAD ? 0 :
-		    out->sent - FRAME_HEAD;
+		size_t head =
+		    out->sent < FRAME_HEAD ? FRAME_HEAD - out->sent : 0;
+		size_t body =
+		    out->sent < FRAME_HEAD ? 0 : out->sent - FRAME_HEAD;
 		ssize_t n;
 
 		iov[0] = (struct iovec){ out->head + FRAME_HEAD - head, head };
@@ -258,6 +258,6 @@ void
 inbox_send_close(struct inbox *inbox)
 {
 	while (!LIST_EMPTY(&inbox->sends))
-		outgoing_finish(LIST_FIRST(&inbox->sends), ERR_CLOSED,
-		    INBOX_REFUSED);
+		outgoing_finish(
+		    LIST_FIRST(&inbox->sends), ERR_CLOSED, INBOX_REFUSED);
 }

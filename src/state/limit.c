@@ -70,8 +70,8 @@ places_free(const struct table *t, uint64_t now)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < t->head->endpoint_count &&
-	    i < LIMIT_ENDPOINTS_MAX; i++)
+	for (uint32_t i = 0;
+	     i < t->head->endpoint_count && i < LIMIT_ENDPOINTS_MAX; i++)
 		n += endpoint_places(t, i, now);
 	return n;
 }
@@ -93,8 +93,8 @@ endpoint_choose(const struct table *t, uint64_t now)
 }
 
 enum err
-limit_endpoints(struct state *state, unsigned count, unsigned workers,
-    const bool *stops)
+limit_endpoints(
+    struct state *state, unsigned count, unsigned workers, const bool *stops)
 {
 	struct table_header *h = state->table->head;
 	enum err rc;
@@ -129,8 +129,7 @@ client_slot_locked(struct table *t, uint64_t hash)
 			continue;
 		if (c->hash == hash)
 			return i;
-		if (c->leases == 0 && c->waiting == 0 &&
-		    c->granted < granted) {
+		if (c->leases == 0 && c->waiting == 0 && c->granted < granted) {
 			granted = c->granted;
 			idle = i;
 		}
@@ -151,8 +150,8 @@ client_slot_locked(struct table *t, uint64_t hash)
 }
 
 static void
-ticket_fill_locked(struct state *state, uint32_t i, uint32_t client,
-    uint64_t now)
+ticket_fill_locked(
+    struct state *state, uint32_t i, uint32_t client, uint64_t now)
 {
 	struct table *t = state->table;
 	struct table_header *h = t->head;
@@ -175,8 +174,8 @@ ticket_fill_locked(struct state *state, uint32_t i, uint32_t client,
 }
 
 enum err
-limit_enter(struct state *state, const char *client,
-    struct limit_ticket *ret_ticket)
+limit_enter(
+    struct state *state, const char *client, struct limit_ticket *ret_ticket)
 {
 	struct table *t = state->table;
 	uint64_t hash = table_hash(client, strlen(client)), now = clock_ms();
@@ -202,8 +201,8 @@ limit_enter(struct state *state, const char *client,
 }
 
 static void
-grant_locked(struct table *t, uint32_t i, uint32_t endpoint,
-    uint64_t deadline_ms)
+grant_locked(
+    struct table *t, uint32_t i, uint32_t endpoint, uint64_t deadline_ms)
 {
 	struct table_header *h = t->head;
 	struct ticket_slot *k = table_ticket(t, i);
@@ -276,8 +275,8 @@ limit_try(struct state *state, struct limit_ticket *ticket,
 }
 
 void
-limit_extend(struct state *state, struct limit_ticket *ticket,
-    uint64_t deadline_ms)
+limit_extend(
+    struct state *state, struct limit_ticket *ticket, uint64_t deadline_ms)
 {
 	struct table *t = state->table;
 	uint32_t i;
@@ -337,8 +336,8 @@ limit_leave(struct state *state, struct limit_ticket *ticket, bool hold,
 }
 
 void
-limit_endpoint_down(struct state *state, unsigned endpoint,
-    uint64_t retry_at_ms)
+limit_endpoint_down(
+    struct state *state, unsigned endpoint, uint64_t retry_at_ms)
 {
 	struct table *t = state->table;
 	struct endpoint *e;

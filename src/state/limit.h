@@ -20,16 +20,16 @@
 /* One call's place in the queue or its lease. Caller's storage; valid from
  * limit_enter to limit_leave. */
 struct limit_ticket {
-	uint64_t number;	/* arrival, rising over all processes */
+	uint64_t number; /* arrival, rising over all processes */
 	uint32_t slot;
-	uint32_t endpoint;	/* once granted */
+	uint32_t endpoint; /* once granted */
 	bool granted;
 };
 
 /* Tells the table what endpoints there are (workers each; stops: a run ends
  * with its connection). Every process says the same; a change wins at once. */
-enum err limit_endpoints(struct state *state, unsigned count,
-    unsigned workers, const bool *stops) MUST_CHECK;
+enum err limit_endpoints(struct state *state, unsigned count, unsigned workers,
+    const bool *stops) MUST_CHECK;
 
 /* Joins the queue. ERR_BUSY when queue_max calls wait already. */
 enum err limit_enter(struct state *state, const char *client,
@@ -43,8 +43,8 @@ bool limit_try(struct state *state, struct limit_ticket *ticket,
     uint64_t deadline_ms, unsigned *ret_position);
 
 /* Starts the lease's clock anew, when the run is really sent. */
-void limit_extend(struct state *state, struct limit_ticket *ticket,
-    uint64_t deadline_ms);
+void limit_extend(
+    struct state *state, struct limit_ticket *ticket, uint64_t deadline_ms);
 
 /* Leaves the queue, or gives the lease back: at once, or with hold at its
  * deadline (a run that goes on in a Snekbox without us). *ret_ring is the
@@ -54,8 +54,8 @@ void limit_leave(struct state *state, struct limit_ticket *ticket, bool hold,
 
 /* Sets an endpoint aside until retry_at_ms after it failed, or (0) back to
  * service. */
-void limit_endpoint_down(struct state *state, unsigned endpoint,
-    uint64_t retry_at_ms);
+void limit_endpoint_down(
+    struct state *state, unsigned endpoint, uint64_t retry_at_ms);
 
 /* How many endpoints are not set aside. */
 unsigned limit_endpoints_up(struct state *state);

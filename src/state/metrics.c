@@ -3,8 +3,8 @@
 void
 metric_add(struct state *state, enum metric metric, uint64_t n)
 {
-	uint64_t *counters = atomic_load_explicit(&state->counters,
-	    memory_order_acquire);
+	uint64_t *counters =
+	    atomic_load_explicit(&state->counters, memory_order_acquire);
 
 	__atomic_fetch_add(&counters[metric], n, __ATOMIC_RELAXED);
 }
@@ -23,8 +23,8 @@ metric_sum(struct state *state, enum metric metric)
 		struct process_slot *p = table_process(t, i);
 
 		if (p->slot.state == SLOT_USED)
-			sum += __atomic_load_n(&p->counters[metric],
-			    __ATOMIC_RELAXED);
+			sum += __atomic_load_n(
+			    &p->counters[metric], __ATOMIC_RELAXED);
 	}
 	table_unlock(t);
 	return sum;

@@ -12,7 +12,7 @@
 struct move {
 	struct state *state;
 	struct table *from, *to;
-	uint64_t since_ms;	/* streamable sessions made later are ours */
+	uint64_t since_ms; /* streamable sessions made later are ours */
 	uint32_t *sessions;
 };
 
@@ -24,8 +24,9 @@ move_counters(struct state *state, struct table *from)
 
 	for (size_t m = 0; i != TABLE_NONE && m < TABLE_METRICS; m++)
 		__atomic_fetch_add(&now[m],
-		    __atomic_exchange_n(&table_process(from, i)->counters[m],
-		    0, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+		    __atomic_exchange_n(&table_process(from, i)->counters[m], 0,
+			__ATOMIC_RELAXED),
+		    __ATOMIC_RELAXED);
 }
 
 static void
@@ -36,8 +37,8 @@ move_totals_locked(struct move *m)
 	uint32_t at = to->totals_at & 1;
 
 	for (size_t i = 0; i < TABLE_METRICS; i++)
-		STORE(to->totals[at ^ 1][i], to->totals[at][i] +
-		    from->totals[from->totals_at & 1][i]);
+		STORE(to->totals[at ^ 1][i],
+		    to->totals[at][i] + from->totals[from->totals_at & 1][i]);
 	STORE(to->totals_at, at ^ 1);
 }
 
@@ -140,8 +141,8 @@ move_slots_locked(struct move *m)
 	for (uint32_t i = 0; i < table_high(from, POOL_SESSION); i++) {
 		m->sessions[i] = TABLE_NONE;
 		if (table_session(from, i)->slot.state == SLOT_USED)
-			m->sessions[i] = table_find_locked(m->to,
-			    from->texts[i].id);
+			m->sessions[i] =
+			    table_find_locked(m->to, from->texts[i].id);
 		if (m->sessions[i] == TABLE_NONE &&
 		    session_ours(m, table_session(from, i)))
 			move_session_locked(m, i);
@@ -155,8 +156,9 @@ move_slots_locked(struct move *m)
 	for (uint32_t i = 0; i < table_high(from, POOL_TICKET); i++) {
 		const struct ticket_slot *k = table_ticket(from, i);
 
-		if (k->slot.state != SLOT_FREE && (k->process == self ||
-		    (k->process == 0 && m->since_ms == 0)))
+		if (k->slot.state != SLOT_FREE &&
+		    (k->process == self ||
+			(k->process == 0 && m->since_ms == 0)))
 			move_ticket_locked(m, k);
 	}
 }

@@ -33,8 +33,10 @@ read_stat(pid_t pid, char *ret_state, uint64_t *ret_start)
 	/* the name may hold anything, the last parenthesis ends it */
 	if ((at = strrchr(line, ')')) == NULL)
 		return ERR_NOT_FOUND;
-	if (sscanf(at + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u "
-	    "%*u %*d %*d %*d %*d %*d %*d %llu", ret_state, &start) != 2)
+	if (sscanf(at + 1,
+		" %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u "
+		"%*u %*d %*d %*d %*d %*d %*d %llu",
+		ret_state, &start) != 2)
 		return ERR_NOT_FOUND;
 	*ret_start = start;
 	return ERR_OK;
@@ -137,8 +139,8 @@ peer_reclaim(struct state *state, uint32_t slot, uint64_t number)
 	process_reclaim_locked(t, slot);
 	table_unlock(t);
 	inbox[sizeof(inbox) - 1] = '\0';
-	snprintf(name, sizeof(name), "/%016llx.sock",
-	    (unsigned long long)number);
+	snprintf(
+	    name, sizeof(name), "/%016llx.sock", (unsigned long long)number);
 	if ((base = strrchr(inbox, '/')) != NULL && strcmp(base, name) == 0)
 		unlink(inbox);
 }
@@ -148,12 +150,11 @@ static void
 peers_refresh(struct state *state, struct peer *ret_list)
 {
 	struct table *t = state->table;
-	uint64_t generation = __atomic_load_n(&t->head->generation,
-	    __ATOMIC_ACQUIRE);
+	uint64_t generation =
+	    __atomic_load_n(&t->head->generation, __ATOMIC_ACQUIRE);
 
 	memset(ret_list, 0, state->peer_count * sizeof(*ret_list));
-	if (generation == state->peers_generation ||
-	    table_lock(t) != ERR_OK) {
+	if (generation == state->peers_generation || table_lock(t) != ERR_OK) {
 		memcpy(ret_list, state->peers,
 		    state->peer_count * sizeof(*ret_list));
 		return;
@@ -162,8 +163,8 @@ peers_refresh(struct state *state, struct peer *ret_list)
 		const struct process_slot *p = table_process(t, i);
 
 		if (p->slot.state == SLOT_USED)
-			ret_list[i] = (struct peer){ p->number, p->start,
-				p->pid, -1 };
+			ret_list[i] =
+			    (struct peer){ p->number, p->start, p->pid, -1 };
 	}
 	state->peers_generation = t->head->generation;
 	table_unlock(t);

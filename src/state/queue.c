@@ -12,8 +12,8 @@ queue_view_init(struct queue_view *view, uint32_t tickets)
 	*view = (struct queue_view){ .version = UINT64_MAX };
 	view->waiters = calloc(tickets, sizeof(*view->waiters));
 	view->position = calloc(tickets, sizeof(*view->position));
-	return view->waiters != NULL && view->position != NULL ? ERR_OK :
-	    ERR_NOMEM;
+	return view->waiters != NULL && view->position != NULL ? ERR_OK
+							       : ERR_NOMEM;
 }
 
 void
@@ -68,7 +68,8 @@ waiters_gather(const struct table *t, uint64_t now, struct waiter *waiters)
 		if (k->slot.state == SLOT_WAITING &&
 		    now - k->polled_ms <= QUEUE_STALE_MS)
 			waiters[n++] = (struct waiter){ .slot = i,
-				.client = k->client, .number = k->number };
+				.client = k->client,
+				.number = k->number };
 	}
 	return n;
 }
@@ -95,8 +96,7 @@ queue_view_locked(struct state *state, uint64_t now)
 	struct queue_view *v = &state->queue;
 	const struct table *t = state->table;
 
-	if (v->version == t->head->queue_version &&
-	    now - v->at_ms < VIEW_MS)
+	if (v->version == t->head->queue_version && now - v->at_ms < VIEW_MS)
 		return;
 	for (uint32_t i = 0; i < v->count; i++)
 		v->position[v->waiters[i].slot] = 0;

@@ -113,8 +113,7 @@ process_fold_locked(struct table *t, uint32_t slot)
 	uint32_t at = h->totals_at & 1, to = at ^ 1;
 
 	for (size_t i = 0; i < TABLE_METRICS; i++) {
-		uint64_t n = __atomic_load_n(&p->counters[i],
-		    __ATOMIC_RELAXED);
+		uint64_t n = __atomic_load_n(&p->counters[i], __ATOMIC_RELAXED);
 
 		STORE(h->totals[to][i], h->totals[at][i] + n);
 	}

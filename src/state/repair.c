@@ -76,14 +76,14 @@ slot_valid(const struct table *t, enum pool_kind kind, uint32_t i)
 	case POOL_PROCESS:
 		return table_process(t, i)->number != 0 &&
 		    table_process(t, i)->pid > 0 &&
-		    memchr(table_process(t, i)->inbox, '\0',
-		    TABLE_INBOX_MAX) != NULL;
+		    memchr(table_process(t, i)->inbox, '\0', TABLE_INBOX_MAX) !=
+		    NULL;
 	case POOL_SESSION:
 		return session_valid(t, i);
 	case POOL_CALL:
 		return slot_used(t, POOL_SESSION, table_call(t, i)->session) &&
 		    process_is(t, table_call(t, i)->process_slot,
-		    table_call(t, i)->process);
+			table_call(t, i)->process);
 	case POOL_TICKET:
 		return ticket_valid(t, i);
 	case POOL_CLIENT:
@@ -106,10 +106,11 @@ repair_pool(struct table *t, enum pool_kind kind)
 	STORE(pool->size, t->sizes.slots[kind]);
 	STORE(pool->free, 0);
 	high = pool->high;
-	for (uint32_t i = high; i-- > 0; ) {
+	for (uint32_t i = high; i-- > 0;) {
 		struct slot *slot = table_slot(t, kind, i);
 
-		if (slot_state_valid(kind, slot->state) && slot_valid(t, kind, i)) {
+		if (slot_state_valid(kind, slot->state) &&
+		    slot_valid(t, kind, i)) {
 			live++;
 			continue;
 		}

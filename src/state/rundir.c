@@ -15,8 +15,8 @@
 static bool
 folder_ours(const char *dir, bool strict)
 {
-	CLEANUP_FD int fd = open(dir, O_PATH | O_DIRECTORY | O_NOFOLLOW |
-	    O_CLOEXEC);
+	CLEANUP_FD int fd =
+	    open(dir, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	struct stat st;
 
 	return fd >= 0 && fstat(fd, &st) == 0 && st.st_uid == geteuid() &&
@@ -35,7 +35,7 @@ folder_make(const char *dir, bool strict)
 /* Where it may be, best first. */
 static const struct place {
 	const char *before;
-	bool uid;		/* the user's number follows */
+	bool uid; /* the user's number follows */
 	const char *after;
 	bool make;
 } places[] = {
@@ -53,8 +53,8 @@ try_place(const struct place *place, char *ret_dir, size_t size)
 	if (place->uid)
 		snprintf(uid, sizeof(uid), "%u", (unsigned)geteuid());
 	snprintf(ret_dir, size, "%s%s%s", place->before, uid, place->after);
-	return place->make ? folder_make(ret_dir, true) :
-	    folder_ours(ret_dir, false);
+	return place->make ? folder_make(ret_dir, true)
+			   : folder_ours(ret_dir, false);
 }
 
 enum err
@@ -64,18 +64,21 @@ rundir_choose(const char *setting, char *ret_dir, size_t size)
 		snprintf(ret_dir, size, "%s", setting);
 		if (folder_make(ret_dir, false))
 			return ERR_OK;
-		state_fault_set("run_dir %s: can't be made, belongs to "
+		state_fault_set(
+		    "run_dir %s: can't be made, belongs to "
 		    "another user or others may write to it; give it to uid "
-		    "%u and chmod 700 it, or set run_dir", setting,
-		    (unsigned)geteuid());
+		    "%u and chmod 700 it, or set run_dir",
+		    setting, (unsigned)geteuid());
 		return ERR_CONF;
 	}
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
 		if (try_place(&places[i], ret_dir, size))
 			return ERR_OK;
 	}
-	state_fault_set("no folder for sockets: /dev/shm and /tmp are not "
+	state_fault_set(
+	    "no folder for sockets: /dev/shm and /tmp are not "
 	    "writable or hold a python-sandbox-%u of another user; set "
-	    "run_dir", (unsigned)geteuid());
+	    "run_dir",
+	    (unsigned)geteuid());
 	return ERR_CONF;
 }

@@ -52,8 +52,7 @@ layout(struct table *t, char *base, const struct table_sizes *sizes)
 		t->head = (struct table_header *)(void *)base;
 		t->texts = (struct session_text *)(void *)(base + at);
 	}
-	at += rounded(sizes->slots[POOL_SESSION] *
-	    sizeof(struct session_text));
+	at += rounded(sizes->slots[POOL_SESSION] * sizeof(struct session_text));
 	if (base != NULL)
 		t->index = (uint32_t *)(void *)(base + at);
 	return at + rounded(t->buckets * sizeof(uint32_t));
@@ -156,8 +155,8 @@ map_file(struct table *t, const struct table_sizes *sizes)
 	char *base;
 
 	t->size = layout(t, NULL, sizes);
-	base = mmap(NULL, t->size, PROT_READ | PROT_WRITE, MAP_SHARED, t->fd,
-	    0);
+	base =
+	    mmap(NULL, t->size, PROT_READ | PROT_WRITE, MAP_SHARED, t->fd, 0);
 	if (base == MAP_FAILED)
 		return ERR_SYS;
 	layout(t, base, sizes);
@@ -320,7 +319,8 @@ segment_open(const char *name, const struct table_sizes *wanted,
 			break;
 	}
 	state_fault_set("shared memory %s can't be had: %s; free /dev/shm or "
-	    "set state_name", name, strerror(errno));
+			"set state_name",
+	    name, strerror(errno));
 	return ERR_SYS;
 }
 

@@ -70,8 +70,8 @@ session_fill_locked(struct state *state, uint32_t i, enum session_kind kind,
 	uint64_t now = clock_ms();
 
 	table_text_locked(t->texts[i].id, sizeof(t->texts[i].id), id);
-	table_text_locked(t->texts[i].client, sizeof(t->texts[i].client),
-	    client);
+	table_text_locked(
+	    t->texts[i].client, sizeof(t->texts[i].client), client);
 	STORE(s->kind, kind);
 	STORE(s->revision, 0);
 	STORE(s->calls, 0);
@@ -86,8 +86,8 @@ session_fill_locked(struct state *state, uint32_t i, enum session_kind kind,
 }
 
 enum err
-session_create(struct state *state, enum session_kind kind,
-    const char *client, char *ret_id)
+session_create(struct state *state, enum session_kind kind, const char *client,
+    char *ret_id)
 {
 	struct table *t = state->table;
 	char id[SESSION_ID_LEN + 1];
@@ -133,21 +133,20 @@ info_fill(const struct table *t, uint32_t i, struct session_info *ret_info)
 	const struct session_slot *s = table_session(t, i);
 
 	*ret_info = (struct session_info){
-		.kind = s->kind == SESSION_SSE ? SESSION_SSE :
-		    SESSION_STREAMABLE,
+		.kind =
+		    s->kind == SESSION_SSE ? SESSION_SSE : SESSION_STREAMABLE,
 		.owner = s->owner,
 		.revision = s->revision,
 		.created_ms = s->created_ms,
 		.seen_ms = s->seen_ms,
 	};
 	memcpy(ret_info->id, t->texts[i].id, SESSION_ID_LEN);
-	memcpy(ret_info->client, t->texts[i].client,
-	    sizeof(ret_info->client) - 1);
+	memcpy(
+	    ret_info->client, t->texts[i].client, sizeof(ret_info->client) - 1);
 }
 
 enum err
-session_find(struct state *state, const char *id,
-    struct session_info *ret_info)
+session_find(struct state *state, const char *id, struct session_info *ret_info)
 {
 	struct table *t = state->table;
 	struct session_info info;
@@ -207,8 +206,7 @@ session_stream(struct state *state, const char *id, bool open)
 		STORE(s->owner, 0);
 		STORE(s->owner_slot, state->slot);
 		STORE(s->owner, state->number);
-	} else if (s->kind == SESSION_STREAMABLE &&
-	    s->owner == state->number) {
+	} else if (s->kind == SESSION_STREAMABLE && s->owner == state->number) {
 		STORE(s->owner, 0);
 	}
 	STORE(s->seen_ms, clock_ms());
@@ -246,7 +244,7 @@ call_find_locked(const struct table *t, uint32_t session, const char *raw)
 		c = table_call(t, link - 1);
 		if (c->hash == hash && c->length == (uint32_t)len &&
 		    memcmp(c->raw, raw,
-		    len < TABLE_RAW_MAX ? len : TABLE_RAW_MAX) == 0)
+			len < TABLE_RAW_MAX ? len : TABLE_RAW_MAX) == 0)
 			return link - 1;
 		link = c->chain;
 	}
@@ -254,8 +252,8 @@ call_find_locked(const struct table *t, uint32_t session, const char *raw)
 }
 
 static void
-call_fill_locked(struct state *state, uint32_t session, uint32_t call,
-    const char *raw)
+call_fill_locked(
+    struct state *state, uint32_t session, uint32_t call, const char *raw)
 {
 	struct table *t = state->table;
 	struct session_slot *s = table_session(t, session);
@@ -277,8 +275,7 @@ call_fill_locked(struct state *state, uint32_t session, uint32_t call,
 }
 
 enum err
-session_call_begin(struct state *state, const char *id,
-    const char *raw_call_id)
+session_call_begin(struct state *state, const char *id, const char *raw_call_id)
 {
 	struct table *t = state->table;
 	uint32_t session, call;
@@ -290,7 +287,7 @@ session_call_begin(struct state *state, const char *id,
 	if (call_find_locked(t, session, raw_call_id) != TABLE_NONE) {
 		rc = ERR_INTERNAL;
 	} else if (table_session(t, session)->calls <
-	    state->session_calls_max &&
+		state->session_calls_max &&
 	    (call = table_take_locked(t, POOL_CALL)) != TABLE_NONE) {
 		call_fill_locked(state, session, call, raw_call_id);
 		rc = ERR_OK;
@@ -317,8 +314,8 @@ session_call_end(struct state *state, const char *id, const char *raw_call_id)
 }
 
 enum err
-session_call_find(struct state *state, const char *id,
-    const char *raw_call_id, uint64_t *ret_process)
+session_call_find(struct state *state, const char *id, const char *raw_call_id,
+    uint64_t *ret_process)
 {
 	struct table *t = state->table;
 	uint32_t session, call;

@@ -21,11 +21,11 @@ enum session_kind { SESSION_SSE, SESSION_STREAMABLE };
 struct session_info {
 	char id[SESSION_ID_LEN + 1];
 	enum session_kind kind;
-	uint64_t owner;		/* process that holds its stream */
-	unsigned revision;	/* enum revision of mcp/, 0 before initialize */
-	char client[64];	/* client key: token name or address */
-	uint64_t created_ms;	/* clock_ms */
-	uint64_t seen_ms;	/* clock_ms of the last message */
+	uint64_t owner;      /* process that holds its stream */
+	unsigned revision;   /* enum revision of mcp/, 0 before initialize */
+	char client[64];     /* client key: token name or address */
+	uint64_t created_ms; /* clock_ms */
+	uint64_t seen_ms;    /* clock_ms of the last message */
 };
 
 /* Every function here and in limit.h may also fail with ERR_TIMEOUT: the table's
@@ -51,8 +51,8 @@ enum err session_process(const char *id, uint64_t *ret_process) MUST_CHECK;
 
 /* Notes that this process holds, or no longer holds, a stream of a streamable
  * session: one with a stream never makes room for others. ERR_NOT_FOUND. */
-enum err session_stream(struct state *state, const char *id, bool open)
-    MUST_CHECK;
+enum err
+session_stream(struct state *state, const char *id, bool open) MUST_CHECK;
 
 /* Notes a message of the session, and its revision when that is not 0. */
 enum err session_touch(struct state *state, const char *id, unsigned revision)
@@ -65,10 +65,10 @@ enum err session_end(struct state *state, const char *id) MUST_CHECK;
  * this process. ERR_BUSY when the table is full or the session has
  * session_calls_max calls, ERR_INTERNAL when the same id is under way in that
  * session. ERR_NOT_FOUND. */
-enum err session_call_begin(struct state *state, const char *id,
-    const char *raw_call_id) MUST_CHECK;
-void session_call_end(struct state *state, const char *id,
-    const char *raw_call_id);
+enum err session_call_begin(
+    struct state *state, const char *id, const char *raw_call_id) MUST_CHECK;
+void
+session_call_end(struct state *state, const char *id, const char *raw_call_id);
 
 /* The process that runs a call. ERR_NOT_FOUND. */
 enum err session_call_find(struct state *state, const char *id,

@@ -32,8 +32,8 @@ state_fault(void)
 static void
 sizes_wanted(const struct conf *conf, struct table_sizes *ret_sizes)
 {
-	uint64_t tickets = conf->queue_max +
-	    conf->sandbox_workers * LIMIT_ENDPOINTS_MAX + 64;
+	uint64_t tickets =
+	    conf->queue_max + conf->sandbox_workers * LIMIT_ENDPOINTS_MAX + 64;
 
 	ret_sizes->slots[POOL_PROCESS] = (uint32_t)conf->processes_max;
 	ret_sizes->slots[POOL_SESSION] = (uint32_t)conf->sessions_max;
@@ -74,8 +74,8 @@ fill_process_locked(struct state *state, struct process_slot *p)
 {
 	char inbox[TABLE_INBOX_MAX];
 
-	snprintf(inbox, sizeof(inbox), "%s/%016" PRIx64 ".sock",
-	    state->run_dir, state->number);
+	snprintf(inbox, sizeof(inbox), "%s/%016" PRIx64 ".sock", state->run_dir,
+	    state->number);
 	STORE(p->pid, (int32_t)state->pid);
 	STORE(p->start, state->start);
 	STORE(p->number, state->number);
@@ -150,7 +150,8 @@ join(struct state *state)
 	}
 	if (rc == ERR_BUSY)
 		state_fault_set("all %u process slots are in use; raise "
-		    "processes_max", state->table->sizes.slots[POOL_PROCESS]);
+				"processes_max",
+		    state->table->sizes.slots[POOL_PROCESS]);
 	segment_close(state->table);
 	if ((state->table = before) != NULL && views_make(state) != ERR_OK)
 		return ERR_NOMEM;
@@ -173,8 +174,8 @@ state_prepare(struct state *state, const struct conf *conf)
 	rc = name_segment(conf->state_name, state->name, sizeof(state->name));
 	if (rc != ERR_OK)
 		return rc;
-	return rundir_choose(conf->run_dir, state->run_dir,
-	    sizeof(state->run_dir));
+	return rundir_choose(
+	    conf->run_dir, state->run_dir, sizeof(state->run_dir));
 }
 
 static void
@@ -246,8 +247,8 @@ state_body_max(const struct state *state)
 /* A process of another version of the program has no slot here; its socket
  * is looked for in our own folder. */
 void
-state_inbox_path(struct state *state, uint64_t process, char *ret_path,
-    size_t size)
+state_inbox_path(
+    struct state *state, uint64_t process, char *ret_path, size_t size)
 {
 	struct table *t = state->table;
 	uint32_t i = TABLE_NONE;
@@ -268,8 +269,7 @@ state_inbox_path(struct state *state, uint64_t process, char *ret_path,
 static bool
 registered(const struct state *state)
 {
-	const struct process_slot *p = table_process(state->table,
-	    state->slot);
+	const struct process_slot *p = table_process(state->table, state->slot);
 
 	return p->slot.state == SLOT_USED && p->number == state->number;
 }

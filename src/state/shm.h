@@ -24,8 +24,8 @@ struct state;
  * /run/user, /run or /tmp, owner checked). A segment of wrong owner, size or
  * content is refused or replaced under a new name, never trusted. ERR_SYS,
  * ERR_CONF with the reason logged by the caller from state_fault(). */
-enum err state_open(const struct conf *conf, struct state **ret_state)
-    MUST_CHECK;
+enum err
+state_open(const struct conf *conf, struct state **ret_state) MUST_CHECK;
 
 /* Gives up everything this process holds in the table and detaches. The
  * segment stays for the others. NULL is accepted. */

@@ -43,43 +43,44 @@ void table_point(void);
 
 /* Every store into the segment that is made under the lock. The order matters
  * to whoever repairs after our death, so the compiler must keep it. */
-#define STORE(place, value) do { \
-	__atomic_store_n(&(place), (value), __ATOMIC_RELEASE); \
-	table_point(); \
-} while (0)
+#define STORE(place, value) \
+	do { \
+		__atomic_store_n(&(place), (value), __ATOMIC_RELEASE); \
+		table_point(); \
+	} while (0)
 
 enum slot_state { SLOT_FREE, SLOT_USED, SLOT_WAITING, SLOT_LEASED };
 
 /* How each slot begins. */
 struct slot {
-	uint32_t state;		/* enum slot_state */
-	uint32_t next;		/* link of the free list */
+	uint32_t state; /* enum slot_state */
+	uint32_t next;  /* link of the free list */
 };
 
 struct process_slot {
 	struct slot slot;
 	int32_t pid;
 	uint32_t unused;
-	uint64_t start;		/* field 22 of /proc/pid/stat; 0 unknown */
+	uint64_t start; /* field 22 of /proc/pid/stat; 0 unknown */
 	uint64_t number;
 	uint64_t heartbeat_ms;
-	char inbox[TABLE_INBOX_MAX];	/* its socket */
-	uint64_t counters[TABLE_METRICS];	/* atomic, without the lock */
+	char inbox[TABLE_INBOX_MAX];      /* its socket */
+	uint64_t counters[TABLE_METRICS]; /* atomic, without the lock */
 };
 
 /* What a scan over all sessions reads: one cache line each. */
 struct session_slot {
 	struct slot slot;
-	uint32_t chain;		/* derived: link of its hash bucket */
+	uint32_t chain; /* derived: link of its hash bucket */
 	uint32_t kind;
 	uint32_t revision;
-	uint32_t calls;		/* derived: how many */
-	uint32_t first_call;	/* derived: link */
+	uint32_t calls;      /* derived: how many */
+	uint32_t first_call; /* derived: link */
 	uint32_t owner_slot;
-	uint64_t owner;		/* number of the process with its stream, or 0 */
+	uint64_t owner; /* number of the process with its stream, or 0 */
 	uint64_t created_ms;
 	uint64_t seen_ms;
-	uint64_t key;		/* first half of the random part of its id */
+	uint64_t key; /* first half of the random part of its id */
 };
 
 struct session_text {
@@ -90,12 +91,12 @@ struct session_text {
 struct call_slot {
 	struct slot slot;
 	uint32_t session;
-	uint32_t chain;		/* derived: link among its session's calls */
+	uint32_t chain; /* derived: link among its session's calls */
 	uint32_t process_slot;
-	uint32_t length;	/* of the raw id */
+	uint32_t length; /* of the raw id */
 	uint64_t process;
-	uint64_t hash;		/* of the whole raw id */
-	char raw[TABLE_RAW_MAX];	/* its beginning, zero-filled */
+	uint64_t hash;           /* of the whole raw id */
+	char raw[TABLE_RAW_MAX]; /* its beginning, zero-filled */
 };
 
 /* A waiter (SLOT_WAITING) or a lease (SLOT_LEASED). */
@@ -106,27 +107,27 @@ struct ticket_slot {
 	uint32_t process_slot;
 	uint32_t unused;
 	uint64_t number;
-	uint64_t process;	/* 0: a lease that only its deadline ends */
+	uint64_t process; /* 0: a lease that only its deadline ends */
 	uint64_t deadline_ms;
-	uint64_t polled_ms;	/* when its process last asked */
-	uint64_t rung_ms;	/* when its process was last told to ask */
+	uint64_t polled_ms; /* when its process last asked */
+	uint64_t rung_ms;   /* when its process was last told to ask */
 };
 
 /* One of limit's clients; stays without tickets while there is room, so that
  * the time of its last grant is not forgotten. */
 struct client_slot {
 	struct slot slot;
-	uint32_t leases;	/* derived */
-	uint32_t waiting;	/* derived */
+	uint32_t leases;  /* derived */
+	uint32_t waiting; /* derived */
 	uint64_t hash;
-	uint64_t granted;	/* serial number of its last grant, 0 never */
+	uint64_t granted; /* serial number of its last grant, 0 never */
 };
 
 struct endpoint {
 	uint32_t stops;
-	uint32_t in_use;	/* derived */
-	uint64_t retry_ms;	/* 0: in service */
-	uint64_t trial;		/* ticket that tries it after retry_ms */
+	uint32_t in_use;   /* derived */
+	uint64_t retry_ms; /* 0: in service */
+	uint64_t trial;    /* ticket that tries it after retry_ms */
 };
 
 enum pool_kind {
@@ -139,29 +140,29 @@ enum pool_kind {
 };
 
 struct pool {
-	uint32_t size;		/* slots */
-	uint32_t high;		/* slots that were ever in use */
-	uint32_t free;		/* derived: link */
-	uint32_t used;		/* derived */
+	uint32_t size; /* slots */
+	uint32_t high; /* slots that were ever in use */
+	uint32_t free; /* derived: link */
+	uint32_t used; /* derived */
 };
 
 struct table_header {
-	uint64_t magic;		/* stored last when a segment is made */
+	uint64_t magic; /* stored last when a segment is made */
 	uint32_t version;
-	uint32_t buckets;	/* power of two */
-	uint64_t size;		/* bytes of the segment */
+	uint32_t buckets; /* power of two */
+	uint64_t size;    /* bytes of the segment */
 	struct pool pools[POOL_COUNT];
 	pthread_mutex_t lock;
-	uint64_t generation;	/* rises with every process that registers */
+	uint64_t generation; /* rises with every process that registers */
 	uint64_t repairs;
-	uint64_t moved_ms;	/* when the first process left the segment */
+	uint64_t moved_ms; /* when the first process left the segment */
 	uint64_t ticket_next;
 	uint64_t grant_next;
-	uint64_t queue_version;	/* rises with every change of the queue */
-	uint32_t waiting;	/* derived */
+	uint64_t queue_version; /* rises with every change of the queue */
+	uint32_t waiting;       /* derived */
 	uint32_t workers;
 	uint32_t endpoint_count;
-	uint32_t endpoint_next;	/* whose turn it is */
+	uint32_t endpoint_next; /* whose turn it is */
 	struct endpoint endpoints[LIMIT_ENDPOINTS_MAX];
 	/* Sums of processes that ended; totals[totals_at] holds. A fold is
 	 * prepared in the other one and committed by the store of fold
@@ -186,24 +187,24 @@ struct table {
 	struct table_header *head;
 	char *slots[POOL_COUNT];
 	struct session_text *texts;
-	uint32_t *index;	/* derived: hash buckets of sessions */
-	struct table *retired;	/* mappings that worker threads may still use */
+	uint32_t *index;       /* derived: hash buckets of sessions */
+	struct table *retired; /* mappings that worker threads may still use */
 };
 
 /* A process that this one knows of, by its slot. */
 struct peer {
-	uint64_t number;	/* 0: none */
+	uint64_t number; /* 0: none */
 	uint64_t start;
 	pid_t pid;
-	int pidfd;		/* -1: could not be had */
+	int pidfd; /* -1: could not be had */
 };
 
 /* One who waits. */
 struct waiter {
 	uint32_t slot, client;
-	uint32_t nth;		/* among its client's waiters, from 0 */
-	uint32_t level;		/* leases its client has when it is granted */
-	uint64_t granted;	/* its client's last grant */
+	uint32_t nth;     /* among its client's waiters, from 0 */
+	uint32_t level;   /* leases its client has when it is granted */
+	uint64_t granted; /* its client's last grant */
 	uint64_t number;
 };
 
@@ -212,13 +213,13 @@ struct queue_view {
 	uint64_t version;
 	uint64_t at_ms;
 	uint32_t count;
-	struct waiter *waiters;	/* in order */
-	uint32_t *position;	/* by ticket slot, from 1; 0 not in the order */
+	struct waiter *waiters; /* in order */
+	uint32_t *position;     /* by ticket slot, from 1; 0 not in the order */
 };
 
 struct state {
 	struct table *table;
-	uint64_t *_Atomic counters;	/* in this process' slot */
+	uint64_t *_Atomic counters; /* in this process' slot */
 	uint64_t number;
 	uint64_t start;
 	pid_t pid;
@@ -368,15 +369,15 @@ void queue_view_done(struct queue_view *view);
 void queue_view_locked(struct state *state, uint64_t now);
 
 /* rundir.c */
-enum err rundir_choose(const char *setting, char *ret_dir, size_t size)
-    MUST_CHECK;
+enum err
+rundir_choose(const char *setting, char *ret_dir, size_t size) MUST_CHECK;
 /* The path of a process' inbox, its own one as it registered it. */
-void state_inbox_path(struct state *state, uint64_t process, char *ret_path,
-    size_t size);
+void state_inbox_path(
+    struct state *state, uint64_t process, char *ret_path, size_t size);
 uint64_t state_body_max(const struct state *state);
 
 /* shm.c */
-void state_fault_set(const char *fmt, ...)
-    __attribute__((format(printf, 1, 2)));
+void
+state_fault_set(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -67,7 +67,7 @@ read_mended(const uint8_t *data, size_t size, size_t piece)
 	copy[10] &= 0x1f;
 	memset(copy + 12, 0, 4);
 	for (size_t i = 16; i < FRAME_HEAD; i++)
-		copy[i] = (uint8_t)"0123456789abcdef"[copy[i] & 15];
+		copy[i] = (uint8_t) "0123456789abcdef"[copy[i] & 15];
 	read_pieces(copy, size, piece);
 	free(copy);
 }

@@ -132,16 +132,18 @@ must_hold(struct state *s)
 /* A child process that says one line when it is ready and ends when told. */
 struct child {
 	pid_t pid;
-	int in, out;		/* what it writes; what it waits for */
+	int in, out; /* what it writes; what it waits for */
 };
 
 /* In a child: a failure ends it with its line number. */
-#define CHILD_CHECK(what) do { \
-	if (!(what)) { \
-		fprintf(stderr, "child, line %d: %s\n", __LINE__, #what); \
-		_exit(99); \
-	} \
-} while (0)
+#define CHILD_CHECK(what) \
+	do { \
+		if (!(what)) { \
+			fprintf( \
+			    stderr, "child, line %d: %s\n", __LINE__, #what); \
+			_exit(99); \
+		} \
+	} while (0)
 
 static UNUSED struct child
 child_start(const struct place *p,
@@ -211,8 +213,7 @@ child_end(struct child *c)
 	while (waitpid(c->pid, &status, 0) < 0)
 		assert_int_equal(errno, EINTR);
 	close(c->in);
-	return WIFEXITED(status) ? WEXITSTATUS(status) :
-	    128 + WTERMSIG(status);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 /* In a child: waits until the parent sends a byte or closes the pipe. */

@@ -15,7 +15,7 @@ struct box {
 	struct state *state;
 	struct inbox *inbox;
 	struct event_base *base;
-	bool hold;		/* keep messages instead of acking them */
+	bool hold; /* keep messages instead of acking them */
 	enum inbox_ack answer;
 	struct inbox_message *held[256];
 	unsigned received, written, lost;
@@ -38,8 +38,8 @@ on_lost(void *arg)
 }
 
 static void
-on_received(void *arg, struct inbox_message *message,
-    const struct inbox_view *view)
+on_received(
+    void *arg, struct inbox_message *message, const struct inbox_view *view)
 {
 	struct box *b = arg;
 
@@ -61,8 +61,8 @@ box_open(struct box *b, const struct place *p, struct event_base *base)
 {
 	*b = (struct box){ .base = base, .answer = INBOX_ACCEPTED };
 	b->state = must_open(p);
-	assert_int_equal(inbox_open(b->state, base, &ops, b, &b->inbox),
-	    ERR_OK);
+	assert_int_equal(
+	    inbox_open(b->state, base, &ops, b, &b->inbox), ERR_OK);
 }
 
 static void
@@ -100,8 +100,8 @@ on_done(void *arg, struct inbox_sent sent)
 
 /* Runs the loop until *count reaches n, for ms at most. */
 static void
-run_until(struct event_base *base, const unsigned *count, unsigned n,
-    unsigned ms)
+run_until(
+    struct event_base *base, const unsigned *count, unsigned n, unsigned ms)
 {
 	uint64_t until = clock_ms() + ms;
 
@@ -126,8 +126,9 @@ run_for(struct event_base *base, unsigned ms)
 static void
 post(struct box *from, uint64_t to, const char *body, struct sends *sends)
 {
-	assert_int_equal(inbox_send(from->inbox, to, INBOX_POST, SESSION,
-	    body, strlen(body), on_done, sends), ERR_OK);
+	assert_int_equal(inbox_send(from->inbox, to, INBOX_POST, SESSION, body,
+			     strlen(body), on_done, sends),
+	    ERR_OK);
 }
 
 static void
@@ -158,8 +159,9 @@ a_message_goes_there_and_its_answer_back(void **state)
 	post(&a, state_process(b.state), "x", &sends);
 	run_until(base, &sends.done, 3, 2000);
 	assert_int_equal(sends.last.ack, INBOX_REFUSED);
-	assert_int_equal(inbox_send(a.inbox, state_process(b.state),
-	    INBOX_RING, "", NULL, 0, NULL, NULL), ERR_OK);
+	assert_int_equal(inbox_send(a.inbox, state_process(b.state), INBOX_RING,
+			     "", NULL, 0, NULL, NULL),
+	    ERR_OK);
 	run_until(base, &b.received, 4, 2000);
 	assert_int_equal(b.type, INBOX_RING);
 	assert_string_equal(b.session, "");
@@ -186,8 +188,9 @@ large_bodies_arrive_whole(void **state)
 		body[i] = (char)(i * 2654435761u >> 13);
 	box_open(&a, *state, base);
 	box_open(&b, *state, base);
-	assert_int_equal(inbox_send(a.inbox, state_process(b.state),
-	    INBOX_POST, SESSION, body, len, on_done, &sends), ERR_OK);
+	assert_int_equal(inbox_send(a.inbox, state_process(b.state), INBOX_POST,
+			     SESSION, body, len, on_done, &sends),
+	    ERR_OK);
 	run_until(base, &sends.done, 1, 10000);
 	assert_int_equal(sends.last.err, ERR_OK);
 	assert_int_equal(b.len, len);
@@ -208,18 +211,21 @@ what_does_not_fit_is_not_sent(void **state)
 
 	place_set(p, "body_max", "1024");
 	box_open(&a, p, base);
-	assert_int_equal(inbox_send(a.inbox, state_process(a.state),
-	    INBOX_POST, SESSION, body, 1024 + INBOX_EXTRA + 1, NULL, NULL),
+	assert_int_equal(inbox_send(a.inbox, state_process(a.state), INBOX_POST,
+			     SESSION, body, 1024 + INBOX_EXTRA + 1, NULL, NULL),
 	    ERR_LIMIT);
-	assert_int_equal(inbox_send(a.inbox, state_process(a.state),
-	    INBOX_POST, SESSION, body, 1024 + INBOX_EXTRA, NULL, NULL),
+	assert_int_equal(inbox_send(a.inbox, state_process(a.state), INBOX_POST,
+			     SESSION, body, 1024 + INBOX_EXTRA, NULL, NULL),
 	    ERR_OK);
-	assert_int_equal(inbox_send(a.inbox, state_process(a.state),
-	    INBOX_POST, "no id", "", 0, NULL, NULL), ERR_PARSE);
-	assert_int_equal(inbox_send(a.inbox, state_process(a.state),
-	    INBOX_POST, SESSION SESSION, "", 0, NULL, NULL), ERR_PARSE);
-	assert_int_equal(inbox_send(a.inbox, state_process(a.state),
-	    INBOX_RING, "", "x", 1, NULL, NULL), ERR_PARSE);
+	assert_int_equal(inbox_send(a.inbox, state_process(a.state), INBOX_POST,
+			     "no id", "", 0, NULL, NULL),
+	    ERR_PARSE);
+	assert_int_equal(inbox_send(a.inbox, state_process(a.state), INBOX_POST,
+			     SESSION SESSION, "", 0, NULL, NULL),
+	    ERR_PARSE);
+	assert_int_equal(inbox_send(a.inbox, state_process(a.state), INBOX_RING,
+			     "", "x", 1, NULL, NULL),
+	    ERR_PARSE);
 	run_until(base, &a.received, 1, 2000);
 	box_close(&a);
 	event_base_free(base);
@@ -272,8 +278,8 @@ a_dead_owner_is_known_at_once(void **state)
 	post(&a, process, "1", &sends);
 	run_until(base, &sends.done, 1, 2000);
 	assert_int_equal(sends.last.err, ERR_OK);
-	snprintf(path, sizeof(path), "%s/%016llx.sock",
-	    state_run_dir(a.state), (unsigned long long)process);
+	snprintf(path, sizeof(path), "%s/%016llx.sock", state_run_dir(a.state),
+	    (unsigned long long)process);
 	assert_int_equal(access(path, F_OK), 0);
 	child_kill(&c);
 	from = clock_ms();
@@ -412,8 +418,8 @@ raw_connect(const struct box *b)
 
 	box_path(b, sa.sun_path, sizeof(sa.sun_path));
 	assert_true(fd >= 0);
-	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit,
-	    sizeof(limit)), 0);
+	assert_int_equal(
+	    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)), 0);
 	assert_int_equal(connect(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
 	return fd;
 }
@@ -471,9 +477,11 @@ wrong_bytes_end_the_connection_alone(void **state)
 	box_open(&b, *state, base);
 	for (int kind = 0; kind < 8; kind++) {
 		/* place and value of the byte that is wrong */
-		static const struct { int at; unsigned char value; } wrong[] = {
-			{ 0, 'G' }, { 5, 2 }, { 7, 9 }, { 7, 2 }, { 8, 0xff },
-			{ 13, 1 }, { 16, 'X' }, { 63, 0 } };
+		static const struct {
+			int at;
+			unsigned char value;
+		} wrong[] = { { 0, 'G' }, { 5, 2 }, { 7, 9 }, { 7, 2 },
+			{ 8, 0xff }, { 13, 1 }, { 16, 'X' }, { 63, 0 } };
 		unsigned char head[FRAME_HEAD];
 		int fd = raw_connect(&b);
 
@@ -501,8 +509,9 @@ static void
 a_half_sent_message_is_dropped_in_time(void **state)
 {
 	struct event_base *base = event_base_new();
-	struct frame frame = { .type = INBOX_POST, .session = SESSION,
-		.len = 100 };
+	struct frame frame = {
+		.type = INBOX_POST, .session = SESSION, .len = 100
+	};
 	unsigned char head[FRAME_HEAD];
 	uint64_t from = clock_ms();
 	struct box b;
@@ -684,8 +693,8 @@ closing_ends_what_is_under_way(void **state)
 int
 main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, place_setup, \
-    place_teardown)
+#define CASE(name) \
+	cmocka_unit_test_setup_teardown(name, place_setup, place_teardown)
 	const struct CMUnitTest tests[] = {
 		CASE(a_message_goes_there_and_its_answer_back),
 		CASE(large_bodies_arrive_whole),

@@ -538,8 +538,8 @@ many_clients_fit(void **state)
 int
 main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, place_setup, \
-    place_teardown)
+#define CASE(name) \
+	cmocka_unit_test_setup_teardown(name, place_setup, place_teardown)
 	const struct CMUnitTest tests[] = {
 		CASE(as_many_run_as_there_are_workers),
 		CASE(the_queue_is_bounded),

@@ -8,8 +8,8 @@ a_session_is_found_until_it_ends(void **state)
 	struct session_info info;
 	uint64_t process;
 
-	assert_int_equal(session_create(s, SESSION_SSE, "10.0.0.1", id),
-	    ERR_OK);
+	assert_int_equal(
+	    session_create(s, SESSION_SSE, "10.0.0.1", id), ERR_OK);
 	assert_int_equal(strlen(id), SESSION_ID_LEN);
 	assert_int_equal(session_find(s, id, &info), ERR_OK);
 	assert_string_equal(info.id, id);
@@ -46,14 +46,15 @@ an_id_must_have_its_form(void **state)
 
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		assert_int_equal(session_find(s, wrong[i], &info), ERR_PARSE);
-		assert_int_equal(session_process(wrong[i], &process),
-		    ERR_PARSE);
+		assert_int_equal(
+		    session_process(wrong[i], &process), ERR_PARSE);
 		assert_int_equal(session_end(s, wrong[i]), ERR_NOT_FOUND);
-		assert_int_equal(session_call_begin(s, wrong[i], "1"),
-		    ERR_NOT_FOUND);
+		assert_int_equal(
+		    session_call_begin(s, wrong[i], "1"), ERR_NOT_FOUND);
 	}
-	assert_int_equal(session_find(s,
-	    "0123456789abcdef0123456789abcdef0123456789abcdef", &info),
+	assert_int_equal(
+	    session_find(
+		s, "0123456789abcdef0123456789abcdef0123456789abcdef", &info),
 	    ERR_NOT_FOUND);
 	state_close(s);
 }
@@ -67,8 +68,8 @@ a_long_client_name_is_cut(void **state)
 
 	memset(name, 'n', 200);
 	name[200] = '\0';
-	assert_int_equal(session_create(s, SESSION_STREAMABLE, name, id),
-	    ERR_OK);
+	assert_int_equal(
+	    session_create(s, SESSION_STREAMABLE, name, id), ERR_OK);
 	assert_int_equal(session_find(s, id, &info), ERR_OK);
 	assert_int_equal(strlen(info.client), 63);
 	must_hold(s);
@@ -83,22 +84,21 @@ a_full_table_gives_the_slot_of_the_idlest(void **state)
 	struct session_info info;
 
 	for (int i = 0; i < 64; i++)
-		assert_int_equal(session_create(s, SESSION_STREAMABLE, "c",
-		    ids[i]), ERR_OK);
+		assert_int_equal(
+		    session_create(s, SESSION_STREAMABLE, "c", ids[i]), ERR_OK);
 	/* the first is busy, the second has a stream, the third was heard of
 	 * last; so the fourth goes */
 	assert_int_equal(session_call_begin(s, ids[0], "1"), ERR_OK);
 	assert_int_equal(session_stream(s, ids[1], true), ERR_OK);
 	for (int i = 3; i < 64; i++)
-		table_session(s->table, (uint32_t)i)->seen_ms +=
-		    (uint64_t)i;
+		table_session(s->table, (uint32_t)i)->seen_ms += (uint64_t)i;
 	table_session(s->table, 2)->seen_ms += 1000;
 	assert_int_equal(session_create(s, SESSION_SSE, "c", id), ERR_OK);
 	assert_int_equal(session_find(s, ids[3], &info), ERR_NOT_FOUND);
 	for (int i = 0; i < 64; i++) {
 		if (i != 3)
-			assert_int_equal(session_find(s, ids[i], &info),
-			    ERR_OK);
+			assert_int_equal(
+			    session_find(s, ids[i], &info), ERR_OK);
 	}
 	assert_int_equal(session_find(s, ids[1], &info), ERR_OK);
 	assert_true(info.owner == state_process(s));
@@ -118,8 +118,8 @@ sessions_with_streams_make_no_room(void **state)
 	struct session_counts counts;
 
 	for (int i = 0; i < 64; i++)
-		assert_int_equal(session_create(s, SESSION_SSE, "c", id),
-		    ERR_OK);
+		assert_int_equal(
+		    session_create(s, SESSION_SSE, "c", id), ERR_OK);
 	assert_int_equal(session_create(s, SESSION_SSE, "c", same), ERR_BUSY);
 	assert_string_equal(same, "");
 	session_count(s, &counts);
@@ -149,13 +149,13 @@ calls_are_told_apart_by_their_raw_id(void **state)
 	assert_int_equal(session_call_begin(s, id, longer), ERR_OK);
 	assert_int_equal(session_call_begin(s, id, "1"), ERR_INTERNAL);
 	assert_int_equal(session_call_begin(s, other, "1"), ERR_OK);
-	assert_int_equal(session_call_find(s, id, longest, &process),
-	    ERR_NOT_FOUND);
+	assert_int_equal(
+	    session_call_find(s, id, longest, &process), ERR_NOT_FOUND);
 	assert_int_equal(session_call_find(s, id, longer, &process), ERR_OK);
 	assert_true(process == state_process(s));
 	session_call_end(s, id, "1");
-	assert_int_equal(session_call_find(s, id, "1", &process),
-	    ERR_NOT_FOUND);
+	assert_int_equal(
+	    session_call_find(s, id, "1", &process), ERR_NOT_FOUND);
 	assert_int_equal(session_call_find(s, id, "\"1\"", &process), ERR_OK);
 	assert_int_equal(session_call_find(s, other, "1", &process), ERR_OK);
 	session_call_end(s, id, "1");
@@ -207,15 +207,16 @@ struct owned {
 static void
 own_sessions(const struct place *p, int in, int out, void *arg)
 {
-	struct owned own;
 	struct state *s = NULL;
+	struct owned own;
 
 	(void)arg;
+	memset(&own, 0, sizeof(own));
 	CHILD_CHECK(state_open(&p->conf, &s) == ERR_OK);
 	own.process = state_process(s);
 	CHILD_CHECK(session_create(s, SESSION_SSE, "c", own.sse) == ERR_OK);
-	CHILD_CHECK(session_create(s, SESSION_STREAMABLE, "c",
-	    own.streamable) == ERR_OK);
+	CHILD_CHECK(session_create(
+			s, SESSION_STREAMABLE, "c", own.streamable) == ERR_OK);
 	CHILD_CHECK(session_call_begin(s, own.sse, "1") == ERR_OK);
 	CHILD_CHECK(session_call_begin(s, own.streamable, "1") == ERR_OK);
 	CHILD_CHECK(session_stream(s, own.streamable, true) == ERR_OK);
@@ -280,15 +281,15 @@ a_killed_owner_is_known_at_once(void **state)
 
 		child_read(&c, &own, sizeof(own));
 		if (seen)
-			assert_int_equal(session_find(s, own.sse, &info),
-			    ERR_OK);
+			assert_int_equal(
+			    session_find(s, own.sse, &info), ERR_OK);
 		child_kill(&c);
 		before = clock_ms();
-		assert_int_equal(session_find(s, own.sse, &info),
-		    ERR_NOT_FOUND);
+		assert_int_equal(
+		    session_find(s, own.sse, &info), ERR_NOT_FOUND);
 		assert_true(clock_ms() - before < 50);
-		assert_int_equal(session_find(s, own.streamable, &info),
-		    ERR_OK);
+		assert_int_equal(
+		    session_find(s, own.streamable, &info), ERR_OK);
 		assert_true(info.owner == 0);
 		assert_int_equal(child_end(&c), 128 + SIGKILL);
 		assert_int_equal(session_end(s, own.streamable), ERR_OK);
@@ -348,8 +349,8 @@ a_pid_in_other_hands_is_a_dead_owner(void **state)
 int
 main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, place_setup, \
-    place_teardown)
+#define CASE(name) \
+	cmocka_unit_test_setup_teardown(name, place_setup, place_teardown)
 	const struct CMUnitTest tests[] = {
 		CASE(a_session_is_found_until_it_ends),
 		CASE(an_id_must_have_its_form),

@@ -12,8 +12,8 @@ a_table_is_shared_and_outlives_its_processes(void **state)
 
 	assert_true(state_process(a) != state_process(b));
 	assert_true(state_process(a) != 0);
-	assert_int_equal(session_create(a, SESSION_STREAMABLE, "c", id),
-	    ERR_OK);
+	assert_int_equal(
+	    session_create(a, SESSION_STREAMABLE, "c", id), ERR_OK);
 	assert_int_equal(session_find(b, id, &info), ERR_OK);
 	metric_add(a, METRIC_requests, 2);
 	metric_add(b, METRIC_requests, 3);
@@ -137,8 +137,8 @@ spoilt_files_are_replaced(void **state)
 			s->table->head->version++;
 			state_close(s);
 		} else {
-			assert_int_equal(write(fd, page, sizeof(page)),
-			    sizeof(page));
+			assert_int_equal(
+			    write(fd, page, sizeof(page)), sizeof(page));
 		}
 		s = must_open(p);
 		assert_true(inode(s->table->fd) != before);
@@ -193,16 +193,16 @@ nonsense_in_slots_is_mended(void **state)
 	unsigned seed = 7;
 	struct state *b;
 
-	assert_int_equal(session_create(s, SESSION_STREAMABLE, "c", good),
-	    ERR_OK);
+	assert_int_equal(
+	    session_create(s, SESSION_STREAMABLE, "c", good), ERR_OK);
 	assert_int_equal(session_create(s, SESSION_SSE, "c", id), ERR_OK);
 	assert_int_equal(session_call_begin(s, id, "1"), ERR_OK);
 	/* all slots but the good one and our own, and all that is derived */
 	for (int kind = 0; kind < POOL_COUNT; kind++) {
-		char *from = t->slots[kind] + (kind <= POOL_SESSION ?
-		    table_stride[kind] : 0);
-		char *to = t->slots[kind] + t->sizes.slots[kind] *
-		    table_stride[kind];
+		char *from = t->slots[kind] +
+		    (kind <= POOL_SESSION ? table_stride[kind] : 0);
+		char *to =
+		    t->slots[kind] + t->sizes.slots[kind] * table_stride[kind];
 
 		t->head->pools[kind].high = 99999;
 		t->head->pools[kind].free = 12345;
@@ -281,8 +281,7 @@ register_and_work(const struct place *p, int in, int out, void *arg)
 	for (int i = 0; i < 8; i++) {
 		struct session_info info;
 
-		CHILD_CHECK(session_create(s, SESSION_SSE, "c", id) ==
-		    ERR_OK);
+		CHILD_CHECK(session_create(s, SESSION_SSE, "c", id) == ERR_OK);
 		CHILD_CHECK(session_find(s, id, &info) == ERR_OK);
 		CHILD_CHECK(info.owner == state_process(s));
 		if (i % 2 == 1)
@@ -291,8 +290,8 @@ register_and_work(const struct place *p, int in, int out, void *arg)
 	}
 	CHILD_CHECK(fstat(s->table->fd, &st) == 0);
 	inode_seen = st.st_ino;
-	CHILD_CHECK(write(out, &inode_seen, sizeof(inode_seen)) ==
-	    sizeof(inode_seen));
+	CHILD_CHECK(
+	    write(out, &inode_seen, sizeof(inode_seen)) == sizeof(inode_seen));
 	child_wait(in);
 	state_close(s);
 }
@@ -394,8 +393,7 @@ a_process_stopped_in_the_lock_does_not_hang_others(void **state)
 	c = child_start(*state, stop_in_the_lock, NULL);
 	child_read(&c, &ready, 1);
 	from = clock_ms();
-	assert_int_equal(session_create(s, SESSION_SSE, "c", id),
-	    ERR_TIMEOUT);
+	assert_int_equal(session_create(s, SESSION_SSE, "c", id), ERR_TIMEOUT);
 	assert_true(clock_ms() - from < 3000);
 	assert_int_equal(child_end(&c), 0);
 	assert_int_equal(session_create(s, SESSION_SSE, "c", id), ERR_OK);
@@ -420,8 +418,8 @@ an_unlinked_table_is_left_with_all_that_is_ours(void **state)
 	assert_int_equal(limit_endpoints(a, 1, 1, stops), ERR_OK);
 	assert_int_equal(session_create(a, SESSION_SSE, "c", sse), ERR_OK);
 	assert_int_equal(session_create(b, SESSION_SSE, "c", other), ERR_OK);
-	assert_int_equal(session_create(b, SESSION_STREAMABLE, "c",
-	    free_one), ERR_OK);
+	assert_int_equal(
+	    session_create(b, SESSION_STREAMABLE, "c", free_one), ERR_OK);
 	assert_int_equal(session_touch(b, free_one, 4), ERR_OK);
 	assert_int_equal(session_call_begin(a, sse, "\"k\""), ERR_OK);
 	assert_int_equal(session_call_begin(b, free_one, "5"), ERR_OK);
@@ -453,8 +451,7 @@ an_unlinked_table_is_left_with_all_that_is_ours(void **state)
 	assert_int_equal(info.revision, 4);
 	assert_int_equal(session_call_find(b, sse, "\"k\"", &process), ERR_OK);
 	assert_true(process == state_process(a));
-	assert_int_equal(session_call_find(a, free_one, "5", &process),
-	    ERR_OK);
+	assert_int_equal(session_call_find(a, free_one, "5", &process), ERR_OK);
 	assert_int_equal(metric_sum(a, METRIC_calls), 7);
 	/* tickets mean the same as before */
 	assert_false(limit_try(b, &wait, clock_ms() + 60000, &position));
@@ -482,8 +479,8 @@ counters_are_added_from_any_thread(void **state)
 	pthread_t threads[3];
 
 	for (int i = 0; i < 3; i++)
-		assert_int_equal(pthread_create(&threads[i], NULL, add_many,
-		    s), 0);
+		assert_int_equal(
+		    pthread_create(&threads[i], NULL, add_many, s), 0);
 	for (int i = 0; i < 50; i++) {
 		state_tick(s);
 		assert_true(metric_sum(s, METRIC_messages) <= 60000);
@@ -497,8 +494,8 @@ counters_are_added_from_any_thread(void **state)
 int
 main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, place_setup, \
-    place_teardown)
+#define CASE(name) \
+	cmocka_unit_test_setup_teardown(name, place_setup, place_teardown)
 	const struct CMUnitTest tests[] = {
 		CASE(a_table_is_shared_and_outlives_its_processes),
 		CASE(wrong_settings_are_refused_with_the_cure),

@@ -1,19 +1,14 @@
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <malloc.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "server/app.h"
 #include "server/fcgi.h"
+#include "server/process.h"
 #include "server/server.h"
 #include "transport/sse.h"
 
@@ -21,8 +16,6 @@
  * flow out after the last stream was told to end. */
 #define DRAIN_LOOK_MS 20
 #define DRAIN_FLUSH_MS 500
-
-#define N_SIGNALS 3
 
 struct app {
 	const struct conf *conf;
@@ -37,7 +30,7 @@ struct app {
 	struct mcp *mcp;
 	struct inbox *inbox;
 	struct server *server;
-	struct event *signals[N_SIGNALS];
+	struct event *signals[PROCESS_SIGNALS];
 	struct event *second, *drain;
 	uint64_t drain_since; /* clock_ms; 0: not shutting down */
 };
@@ -182,11 +175,9 @@ on_signal(evutil_socket_t number, short what, void *arg)
 static enum err
 open_signals(struct app *app)
 {
-	static const int numbers[N_SIGNALS] = { SIGTERM, SIGINT, SIGUSR1 };
-
-	for (int i = 0; i < N_SIGNALS; i++) {
+	for (int i = 0; i < PROCESS_SIGNALS; i++) {
 		app->signals[i] = evsignal_new(
-		    loop_base(app->loop), numbers[i], on_signal, app);
+		    loop_base(app->loop), process_signals[i], on_signal, app);
 		if (app->signals[i] == NULL ||
 		    event_add(app->signals[i], NULL) != 0)
 			return ERR_SYS;
@@ -235,41 +226,6 @@ open_log(const struct conf *conf, struct conf_fault *fault)
 	}
 	log_setup(level, fd);
 	return ERR_OK;
-}
-
-/* The process as it should be, before anything is opened. */
-static void
-prepare_process(void)
-{
-	struct rlimit limit;
-
-	signal(SIGPIPE, SIG_IGN);
-	signal(SIGHUP, SIG_IGN);
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-		limit.rlim_cur = limit.rlim_max;
-		(void)setrlimit(RLIMIT_NOFILE, &limit);
-	}
-	/* one heap for all threads and large blocks given back at once: what
-	 * a request took must not stay with thousands of idle streams */
-	mallopt(M_ARENA_MAX, 1);
-	mallopt(M_MMAP_THRESHOLD, 128 * 1024);
-	mallopt(M_TRIM_THRESHOLD, 256 * 1024);
-}
-
-/* What libraries opened without saying so (libcurl's wake-up pair): no
- * descriptor of ours is for a child. */
-static void
-close_on_exec(void)
-{
-	CLEANUP_DIR DIR *dir = opendir("/proc/self/fd");
-	struct dirent *entry;
-
-	while (dir != NULL && (entry = readdir(dir)) != NULL) {
-		int fd = (int)strtol(entry->d_name, NULL, 10);
-
-		if (fd > STDERR_FILENO)
-			(void)fcntl(fd, F_SETFD, FD_CLOEXEC);
-	}
 }
 
 static enum err
@@ -361,7 +317,7 @@ app_close(struct app *app)
 	mcp_close(app->mcp);
 	snekbox_close(app->snekbox);
 	state_close(app->state);
-	for (int i = 0; i < N_SIGNALS; i++)
+	for (int i = 0; i < PROCESS_SIGNALS; i++)
 		free_event(app->signals[i]);
 	free_event(app->second);
 	free_event(app->drain);
@@ -376,11 +332,11 @@ app_run(const struct conf *conf, struct conf_fault *fault)
 	enum err rc;
 
 	fault->text[0] = '\0';
-	prepare_process();
+	process_prepare();
 	if ((rc = open_log(conf, fault)) == ERR_OK &&
 	    (rc = open_below(&app)) == ERR_OK &&
 	    (rc = open_above(&app)) == ERR_OK) {
-		close_on_exec();
+		process_ready();
 		log_info("app.started", "process=%016llx",
 		    (unsigned long long)state_process(app.state));
 		if (event_base_dispatch(loop_base(app.loop)) < 0)

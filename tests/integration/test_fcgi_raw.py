@@ -517,6 +517,23 @@ def test_grace_ends_a_run_that_is_too_long(start, sandbox):
     assert time.monotonic() - begun < 2.5
 
 
+def test_SIGTERM_at_any_moment_of_the_start_ends_it():
+    """Also between libfcgi's signal handlers and ours."""
+    folder = make_folder()
+    program = shutil.copy(PROGRAM, folder)
+    for n in range(30):
+        child = subprocess.Popen(
+            [program, "--listen", folder + "/s.sock", "--set", "snekbox_url="
+             "http://127.0.0.1:9/eval", "--set", f"run_dir={folder}/run",
+             "--set", "state_name=" + os.path.basename(folder)],
+            stderr=subprocess.DEVNULL, cwd=folder,
+            env=clean_environment(folder, None), **run_as()[0])
+        time.sleep(n * 0.001)
+        child.terminate()
+        assert child.wait(10) in (0, -signal.SIGTERM)
+    shutil.rmtree(folder)
+
+
 def test_half_sent_requests_do_not_hold_the_end_up_for_long(start):
     one = start(shutdown_grace="500ms")
     with one.wire() as wire:

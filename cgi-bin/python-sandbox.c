@@ -14,6 +14,7 @@
 #include "base/conf.h"
 #include "sandbox/snekbox.h"
 #include "server/app.h"
+#include "server/process.h"
 
 enum { EXIT_WRONG = 2 };
 
@@ -140,6 +141,7 @@ main(int argc, char **argv)
 
 	if (prints_only(argc, argv))
 		return EXIT_SUCCESS;
+	process_prepare();
 	if (conf_load(&conf, &argc, argv, environ, &fault) != ERR_OK)
 		return wrong(fault.text);
 	code = parse(argc, argv, &conf, &options, &fault) == ERR_OK

@@ -332,7 +332,6 @@ app_run(const struct conf *conf, struct conf_fault *fault)
 	enum err rc;
 
 	fault->text[0] = '\0';
-	process_prepare();
 	if ((rc = open_log(conf, fault)) == ERR_OK &&
 	    (rc = open_below(&app)) == ERR_OK &&
 	    (rc = open_above(&app)) == ERR_OK) {

@@ -7,7 +7,7 @@
 #include "base/conf.h"
 #include "base/err.h"
 
-/* Opens what the settings say (the log, the shared table, the sandbox client,
+/* After process_prepare: opens what the settings say (the log, the shared table, the sandbox client,
  * the core, the inbox, the socket), serves, and returns ERR_OK after SIGTERM,
  * SIGINT or SIGUSR1: calls under way may finish for shutdown_grace, streams
  * end cleanly. On failure *fault says what could not be opened and what to do

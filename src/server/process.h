@@ -9,7 +9,7 @@
 /* The signals that end the process. */
 extern const int process_signals[PROCESS_SIGNALS];
 
-/* Before anything is opened: limits and memory as they should be; the signals
+/* First of all: limits and memory as they should be; the signals
  * that end the process wait. */
 void process_prepare(void);
 

@@ -83,7 +83,7 @@ class Tee:
 
 
 def is_ours(tb):
-    return tb.tb_frame.f_code.co_filename.startswith(FOLDER + "/")
+    return tb.tb_frame.f_globals is SCOPE
 
 
 def without_ours(error, seen=None):

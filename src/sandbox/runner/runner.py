@@ -12,6 +12,7 @@ may be written in all; FLAGS: "i" standard input lies in the file stdin, "f"
 the program got input files.
 """
 import faulthandler
+import gc
 import os
 import sys
 import time
@@ -481,6 +482,8 @@ BASE = {k: v for k, v in SCOPE.items() if k[:2] == "__"}
 
 def fork():
     write_all(1, ("\x1dB" + NONCE + "\n").encode())
+    # what is there will stay: the collector would only copy its pages
+    gc.freeze()
     out, report = os.pipe(), os.pipe()
     pid = os.fork()
     if pid:

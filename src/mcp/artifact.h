@@ -91,6 +91,10 @@ uint64_t artifacts_sweep_ms(const struct artifacts *store);
 /* Whether text begins with an id, and nothing hexadecimal follows. */
 bool artifact_is_id(const char *text);
 
+/* What of a name is shown: its last component, and of a long one the end;
+ * never empty, "." or "..". Borrowed. */
+const char *artifact_base_name(const char *name);
+
 /* Appends "ID/NAME" with the last component of name, percent-encoded so that
  * every web server passes it on: no control characters, never "." or "..",
  * bounded in length. */

@@ -23,9 +23,9 @@ artifact_is_id(const char *text)
 	return !is_hex(text[ARTIFACT_ID_LEN]);
 }
 
-/* The last component; of a long one its end, where the ending is. */
-static const char *
-short_name(const char *name)
+/* Of a long one the end, where the ending is. */
+const char *
+artifact_base_name(const char *name)
 {
 	const char *slash = strrchr(name, '/');
 	size_t n;
@@ -57,7 +57,7 @@ artifact_ref(struct buf *out, const char *id, const char *name)
 	if ((rc = buf_puts(out, id)) != ERR_OK ||
 	    (rc = buf_putc(out, '/')) != ERR_OK)
 		return rc;
-	for (name = short_name(name); *name != '\0' && rc == ERR_OK; name++) {
+	for (name = artifact_base_name(name); *name != '\0' && rc == ERR_OK; name++) {
 		/* web servers refuse control characters, encoded too, and
 		 * some take a backslash for a slash */
 		if ((unsigned char)*name < 0x20 || *name == 0x7f ||

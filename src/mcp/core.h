@@ -4,6 +4,7 @@
 
 #include <sys/queue.h>
 
+#include "mcp/artifact.h"
 #include "mcp/mcp.h"
 #include "state/session.h"
 
@@ -15,6 +16,8 @@ struct mcp {
 	struct state *state;
 	struct snekbox *snekbox;
 	struct mcp_host *host;
+	struct artifacts *artifacts; /* owned */
+	uint64_t sweep_due;          /* clock_ms; 0: a worker is at it */
 	char *tools[REVISION_COUNT]; /* results of tools/list, owned */
 	struct call_list calls;      /* owned; also those that only wait for
 					 * a worker to end */

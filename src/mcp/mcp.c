@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
 #include "mcp/core.h"
 #include "mcp/execute.h"
 #include "mcp/method.h"
@@ -11,6 +13,7 @@
 #include "state/limit.h"
 #include "state/metrics.h"
 
+#define FIRST_SWEEP_MS 2000
 #define TOOLS_MAX_BYTES 65536
 #define ANSWER_MAX_BYTES (TOOLS_MAX_BYTES + 1024)
 
@@ -49,6 +52,17 @@ tell_endpoints(struct mcp *mcp)
 	    mcp->state, n, (unsigned)mcp->conf->sandbox_workers, stops);
 }
 
+static enum err
+open_artifacts(struct mcp *mcp)
+{
+	const char *why;
+	enum err rc = artifacts_open(mcp->conf, &mcp->artifacts, &why);
+
+	if (rc == ERR_OK && why != NULL)
+		log_warn("artifact.none", "reason=\"%s\"", why);
+	return rc;
+}
+
 enum err
 mcp_open(const struct conf *conf, struct state *state, struct snekbox *snekbox,
     struct mcp_host *host, struct mcp **ret_mcp)
@@ -62,8 +76,10 @@ mcp_open(const struct conf *conf, struct state *state, struct snekbox *snekbox,
 	mcp->state = state;
 	mcp->snekbox = snekbox;
 	mcp->host = host;
+	mcp->sweep_due = clock_ms() + FIRST_SWEEP_MS;
 	TAILQ_INIT(&mcp->calls);
-	if ((rc = list_tools(mcp)) != ERR_OK ||
+	if ((rc = open_artifacts(mcp)) != ERR_OK ||
+	    (rc = list_tools(mcp)) != ERR_OK ||
 	    (rc = tell_endpoints(mcp)) != ERR_OK) {
 		mcp_close(mcp);
 		return rc;
@@ -79,7 +95,39 @@ mcp_close(struct mcp *mcp)
 		return;
 	for (unsigned i = 0; i < REVISION_COUNT; i++)
 		free(mcp->tools[i]);
+	artifacts_close(mcp->artifacts);
 	free(mcp);
+}
+
+struct artifacts *
+mcp_artifacts(const struct mcp *mcp)
+{
+	return mcp->artifacts;
+}
+
+static void
+sweep_work(void *arg)
+{
+	struct mcp *mcp = arg;
+
+	artifacts_sweep(mcp->artifacts);
+}
+
+static void
+swept(void *arg)
+{
+	struct mcp *mcp = arg;
+
+	mcp->sweep_due = clock_ms() + artifacts_sweep_ms(mcp->artifacts);
+}
+
+void
+mcp_tick(struct mcp *mcp)
+{
+	if (mcp->sweep_due == 0 || clock_ms() < mcp->sweep_due)
+		return;
+	mcp->sweep_due = 0;
+	mcp->host->offload(mcp->host, sweep_work, swept, mcp);
 }
 
 unsigned

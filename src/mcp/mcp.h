@@ -17,6 +17,7 @@
 
 struct mcp;         /* the core of one process */
 struct mcp_session; /* one peer */
+struct artifacts;
 
 /* Where the answer to one request goes: implemented by a transport. Exactly
  * one of reply and drop is called, last; after it the core does not touch the
@@ -77,6 +78,12 @@ bool mcp_session_busy(const struct mcp_session *session);
 /* Calls under way in this process, cancelled ones included that a worker still
  * holds. */
 unsigned mcp_calls(const struct mcp *mcp);
+
+/* The store of results' files. Borrowed until mcp_close. */
+struct artifacts *mcp_artifacts(const struct mcp *mcp);
+
+/* To be called about once a second. */
+void mcp_tick(struct mcp *mcp);
 
 /* An INBOX_RING came: waiting calls look at the queue. */
 void mcp_ring(struct mcp *mcp);

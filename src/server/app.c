@@ -126,6 +126,8 @@ on_second(evutil_socket_t fd, short what, void *arg)
 		close_inbox(app);
 		sse_check(app->transport.sse);
 	}
+	if (app->drain_since == 0)
+		mcp_tick(app->mcp);
 	if (app->inbox == NULL && app->drain_since == 0 &&
 	    open_inbox(app) != ERR_OK)
 		log_warn("inbox.open", "can't be opened; trying again");
@@ -274,6 +276,7 @@ open_above(struct app *app)
 	if ((rc = transport_init(transport, app->conf, app->fault)) != ERR_OK)
 		return failed(app, rc, "settings", err_info(rc)->text);
 	transport->state = app->state;
+	transport->artifacts = mcp_artifacts(app->mcp);
 	if ((rc = sse_open(app->conf, app->state, app->mcp, &app->host,
 		 &transport->sse)) != ERR_OK ||
 	    (rc = server_open(app->conf, app->loop, app->workers, transport,

@@ -22,6 +22,7 @@ conn_doom(struct conn *conn)
 		server->requests--;
 	arrival_free(conn->arrival);
 	conn->arrival = NULL;
+	conn_file_free(conn);
 	conn->phase = CONN_DOOMED;
 	tick_stop(&conn->tick);
 	bufferevent_disable(conn->bev, EV_READ | EV_WRITE);
@@ -101,7 +102,7 @@ aborted(struct conn *conn)
 		conn->server->requests--;
 		conn->phase = CONN_WORKING;
 		conn_finish(conn);
-	} else if (conn->phase == CONN_STREAM) {
+	} else if (conn->phase == CONN_STREAM || conn->phase == CONN_FILE) {
 		if (record_finish(conn->server->scratch, conn->gather.id) ==
 		    ERR_OK)
 			conn_flush(conn);
@@ -218,11 +219,12 @@ on_event(struct bufferevent *bev, short what, void *arg)
 	struct conn *conn = arg;
 	size_t queued = evbuffer_get_length(bufferevent_get_output(bev));
 	bool answered = conn->phase == CONN_IDLE || conn->phase == CONN_LINGER;
+	bool expects = conn->phase == CONN_WORKING || conn->phase == CONN_FILE;
 
 	/* a peer that only says no more may still read its answer */
 	conn->eof = true;
 	if ((what & BEV_EVENT_ERROR) != 0 ||
-	    (conn->phase != CONN_WORKING && (!answered || queued == 0)))
+	    (!expects && (!answered || queued == 0)))
 		conn_doom(conn);
 	else if (answered)
 		conn->phase = CONN_LINGER;

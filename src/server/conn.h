@@ -26,10 +26,13 @@ enum conn_phase {
 	CONN_IDLE,
 	CONN_ARRIVING,
 	CONN_WORKING,
+	CONN_FILE, /* a file flows out as the body of the answer */
 	CONN_STREAM,
 	CONN_LINGER,
 	CONN_DOOMED
 };
+
+struct file_body;
 
 struct conn {
 	struct stream stream;
@@ -41,6 +44,7 @@ struct conn {
 	struct tick tick;
 	struct gather gather;
 	struct arrival *arrival;            /* owned; while a request arrives */
+	struct file_body *file;             /* owned; in CONN_FILE */
 	const struct stream_events *events; /* of a stream, else NULL */
 	void *events_arg;
 	uint64_t started;   /* clock_ms when the request began */
@@ -69,7 +73,8 @@ struct server {
 	unsigned max_open, max_streams;
 	unsigned requests; /* arriving or worked on */
 	unsigned streams;
-	unsigned count; /* connections */
+	unsigned files, max_files; /* answers in CONN_FILE */
+	unsigned count;            /* connections */
 	bool draining;
 };
 
@@ -91,8 +96,18 @@ void conn_flush(struct conn *conn);
 /* Answers a request that has not been read whole. */
 void conn_refuse(struct conn *conn, enum err err, const char *text);
 
-/* The response is sent as the answer to the request, which ends. */
-void conn_answer(struct conn *conn, const struct http_response *response);
+/* The response is sent as the answer to the request, which ends; of a file its
+ * descriptor is taken. */
+void conn_answer(struct conn *conn, struct http_response *response);
+
+/* Takes the file of a response whose head is written, to send it piece by
+ * piece: the next one whenever all before it is written. */
+void conn_file_begin(struct conn *conn, struct http_response *response);
+void conn_file_more(struct conn *conn);
+
+/* A deadline has come: whether the peer has taken anything since the last. */
+bool conn_file_moved(struct conn *conn);
+void conn_file_free(struct conn *conn);
 
 /* Ends the request after what was written: the connection is kept or
  * closed. */

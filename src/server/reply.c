@@ -58,7 +58,9 @@ conn_written(struct conn *conn)
 	conn->stalls = 0;
 	if (queued(conn) > 0)
 		return;
-	if (conn->phase == CONN_IDLE) {
+	if (conn->phase == CONN_FILE) {
+		conn_file_more(conn);
+	} else if (conn->phase == CONN_IDLE) {
 		tick_stop(&conn->tick);
 	} else if (conn->phase == CONN_LINGER) {
 		if (!conn->early || conn->eof) {
@@ -101,20 +103,23 @@ note(const struct conn *conn, const struct exchange *exchange,
 {
 	struct state *state = conn->server->transport->state;
 	unsigned long long ms = clock_ms() - conn->started;
+	int shown = exchange != NULL && exchange->shown > 0
+	    ? (int)exchange->shown
+	    : 200;
 
 	metric_add(state, METRIC_requests, 1);
 	if (response->status >= 400 &&
 	    (exchange == NULL || exchange->run == NULL))
 		metric_add(state, METRIC_requests_refused, 1);
 	log_event(response->status < 400 ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO,
-	    "http.request", "status=%d ms=%llu method=%.16s path=%.200s",
+	    "http.request", "status=%d ms=%llu method=%.16s path=%.*s",
 	    response->status, ms,
-	    exchange != NULL ? exchange->request.method : "",
+	    exchange != NULL ? exchange->request.method : "", shown,
 	    exchange != NULL ? buf_str(&exchange->request.path) : "");
 }
 
 void
-conn_answer(struct conn *conn, const struct http_response *response)
+conn_answer(struct conn *conn, struct http_response *response)
 {
 	struct server *server = conn->server;
 	CLEANUP_BUF struct buf content = { 0 };
@@ -131,9 +136,11 @@ conn_answer(struct conn *conn, const struct http_response *response)
 	if (rc != ERR_OK) {
 		scratch_clear(server);
 		conn_doom(conn);
-		return;
+	} else if (response->file >= 0 && !response->head_only) {
+		conn_file_begin(conn, response);
+	} else {
+		conn_finish(conn);
 	}
-	conn_finish(conn);
 }
 
 void
@@ -159,14 +166,20 @@ static void
 peer_answer(struct peer *peer, struct exchange *exchange)
 {
 	struct conn *conn = conn_of_peer(peer);
+	struct http_response *response = &exchange->response;
 
-	note(conn, exchange, &exchange->response);
+	if (response->file >= 0 &&
+	    conn->server->files >= conn->server->max_files) {
+		buf_done(&response->head);
+		http_error_of(response, ERR_BUSY, NULL);
+	}
+	note(conn, exchange, response);
 	conn->working = false;
 	conn->server->requests--;
 	if (conn->bev == NULL)
 		conn_free(conn);
 	else if (conn->phase != CONN_DOOMED)
-		conn_answer(conn, &exchange->response);
+		conn_answer(conn, response);
 }
 
 /* ---- streams ---- */

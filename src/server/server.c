@@ -44,6 +44,7 @@ set_limits(struct server *server)
 		reserve = 1024;
 	server->max_open =
 	    all > taken + reserve + 4 ? all - taken - reserve : 4;
+	server->max_files = reserve / 2;
 	server->max_streams = server->max_open - server->max_open / 4;
 	if (server->max_streams + 1024 < server->max_open)
 		server->max_streams = server->max_open - 1024;
@@ -70,6 +71,18 @@ closing_due(struct tick *tick)
 	conn_doom(conn_of_tick(tick));
 }
 
+/* A slow client is no dead one. */
+static void
+answering_due(struct tick *tick)
+{
+	struct conn *conn = conn_of_tick(tick);
+
+	if (conn_file_moved(conn))
+		tick_start(&conn->server->answering, tick);
+	else
+		conn_doom(conn);
+}
+
 static enum err
 open_ticks(struct server *server)
 {
@@ -80,7 +93,7 @@ open_ticks(struct server *server)
 	if ((rc = ticks_init(&server->arriving, base, conf->request_timeout, 0,
 		 arriving_due)) != ERR_OK ||
 	    (rc = ticks_init(&server->answering, base, conf->request_timeout, 0,
-		 closing_due)) != ERR_OK ||
+		 answering_due)) != ERR_OK ||
 	    (rc = ticks_init(&server->lingering, base, LINGER_MS, 0,
 		 closing_due)) != ERR_OK ||
 	    (rc = ticks_init(&server->idle, base, conf->keepalive_idle,

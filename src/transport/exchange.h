@@ -78,6 +78,8 @@ struct exchange {
 	struct http_request request;
 	struct http_response response;
 	size_t prefix_len;           /* of request.path: where we are mounted */
+	size_t shown;                /* bytes of request.path that a log may
+				      * hold; 0: all */
 	struct rpc_message *message; /* owned, or NULL */
 	void (*run)(struct exchange *exchange);
 };

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -65,11 +66,35 @@ bool http_accepts(const char *accept, const char *media_type);
  * ERR_PARSE when it is no number, ERR_TRUNCATED when it is another. */
 enum err http_check_length(const struct http_request *request) MUST_CHECK;
 
+/* What a Range field asks of a body of size bytes. */
+enum http_range {
+	HTTP_RANGE_NONE, /* all of it: absent, several, or not to be read */
+	HTTP_RANGE_PART,
+	HTTP_RANGE_BEYOND /* nothing that there is */
+};
+
+/* Reads a Range field (NULL: absent). *ret_at and *ret_len are set for
+ * HTTP_RANGE_PART, within size. */
+enum http_range http_range(const char *field, uint64_t size, uint64_t *ret_at,
+    uint64_t *ret_len) MUST_CHECK;
+
+/* Whether an If-None-Match field (NULL: never) names the entity tag, quotes
+ * included; "*" names all, a weak tag counts. */
+bool http_etag_listed(const char *field, const char *etag);
+
+/* Appends the value of Content-Disposition for a file of this name (RFC 6266):
+ * a plain name, and the true one when it differs (RFC 8187). Slashes and
+ * control characters become "_"; name is UTF-8. */
+enum err http_disposition(struct buf *out, bool shown_inline, const char *name)
+    MUST_CHECK;
+
 struct http_response {
 	int status;
 	bool head_only;  /* the answer to HEAD: no body is sent */
 	struct buf head; /* header lines, each with its line end */
 	struct buf body;
+	int file; /* owned: its bytes are the body; -1: buf body is */
+	uint64_t file_at, file_len;
 };
 
 /* 200 without header lines and body. */
@@ -93,8 +118,8 @@ void
 http_error_of(struct http_response *response, enum err err, const char *text);
 
 /* Appends the head as a web server takes it from a CGI program: Status with
- * reason, the header lines, Content-Length unless it is a stream (or 204), the
- * empty line. */
+ * reason, the header lines, Content-Length unless it is a stream (or 204 or
+ * 304), the empty line. */
 enum err http_response_head(const struct http_response *response, bool stream,
     struct buf *out) MUST_CHECK;
 

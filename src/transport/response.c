@@ -1,5 +1,7 @@
 /* Answers; declared in http.h. */
+#include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "mcp/rpc.h"
 #include "transport/http.h"
@@ -14,6 +16,8 @@ http_response_init(struct http_response *response)
 	response->head_only = false;
 	buf_init(&response->head, HEAD_MAX);
 	buf_init(&response->body, BODY_MAX);
+	response->file = -1;
+	response->file_at = response->file_len = 0;
 }
 
 void
@@ -21,6 +25,9 @@ http_response_done(struct http_response *response)
 {
 	buf_done(&response->head);
 	buf_done(&response->body);
+	if (response->file >= 0)
+		close(response->file);
+	response->file = -1;
 }
 
 static bool
@@ -49,6 +56,9 @@ http_error(struct http_response *response, int status, const char *id, int code,
 {
 	response->status = status;
 	buf_done(&response->body);
+	if (response->file >= 0)
+		close(response->file);
+	response->file = -1;
 	if (rpc_error(&response->body, id, code, text, NULL) != ERR_OK ||
 	    http_header(response, "Content-Type", "application/json") !=
 		ERR_OK ||
@@ -79,14 +89,18 @@ http_reason(int status)
 		{ 200, "OK" },
 		{ 202, "Accepted" },
 		{ 204, "No Content" },
+		{ 206, "Partial Content" },
+		{ 304, "Not Modified" },
 		{ 400, "Bad Request" },
 		{ 403, "Forbidden" },
 		{ 404, "Not Found" },
 		{ 405, "Method Not Allowed" },
 		{ 406, "Not Acceptable" },
 		{ 408, "Request Timeout" },
+		{ 410, "Gone" },
 		{ 413, "Content Too Large" },
 		{ 415, "Unsupported Media Type" },
+		{ 416, "Range Not Satisfiable" },
 		{ 431, "Request Header Fields Too Large" },
 		{ 500, "Internal Server Error" },
 		{ 502, "Bad Gateway" },
@@ -104,6 +118,8 @@ enum err
 http_response_head(
     const struct http_response *response, bool stream, struct buf *out)
 {
+	uint64_t len =
+	    response->file >= 0 ? response->file_len : response->body.len;
 	enum err rc;
 
 	if ((rc = buf_printf(out, "Status: %d %s\r\n", response->status,
@@ -111,10 +127,11 @@ http_response_head(
 	    (rc = buf_append(
 		 out, buf_str(&response->head), response->head.len)) != ERR_OK)
 		return rc;
-	/* RFC 9110 forbids a length with 204 */
-	if (!stream && response->status != 204 &&
-	    (rc = buf_printf(
-		 out, "Content-Length: %zu\r\n", response->body.len)) != ERR_OK)
+	/* RFC 9110 forbids a length with 204, and with 304 one of another
+	 * body */
+	if (!stream && response->status != 204 && response->status != 304 &&
+	    (rc = buf_printf(out, "Content-Length: %" PRIu64 "\r\n", len)) !=
+		ERR_OK)
 		return rc;
 	return buf_puts(out, "\r\n");
 }

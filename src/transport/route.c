@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "mcp/artifact.h"
+#include "transport/files.h"
 #include "transport/guard.h"
 #include "transport/pages.h"
 #include "transport/route.h"
@@ -17,6 +19,7 @@
 
 enum route_kind {
 	ROUTE_END,  /* the path ends so; before it: the prefix */
+	ROUTE_FILE, /* an id and a name follow; before it: the prefix */
 	ROUTE_MOUNT /* the path is where we are mounted */
 };
 
@@ -29,6 +32,8 @@ struct route {
 };
 
 static const struct route routes[] = {
+	{ "GET", ARTIFACT_PATH, ROUTE_FILE, false, files_get },
+	{ "HEAD", ARTIFACT_PATH, ROUTE_FILE, false, files_get },
 	{ "GET", "/sse", ROUTE_END, false, sse_get },
 	{ "POST", "/messages/", ROUTE_END, true, sse_post },
 	{ "POST", "/messages", ROUTE_END, true, sse_post },
@@ -85,6 +90,24 @@ is_mount(const struct exchange *exchange, const char *path)
 	    path[strlen(path) - 1] == '/';
 }
 
+/* Whether a path is one of a file, PREFIX/files/ID/NAME, whatever the name. */
+static bool
+is_file(const struct buf *path, size_t *ret_prefix)
+{
+	const char *slash = strrchr(buf_str(path), '/'), *at;
+	size_t need = strlen(ARTIFACT_PATH) + ARTIFACT_ID_LEN;
+
+	if (slash == NULL || slash[1] == '\0' ||
+	    (size_t)(slash - path->data) < need)
+		return false;
+	at = slash - need;
+	if (strncmp(at, ARTIFACT_PATH, strlen(ARTIFACT_PATH)) != 0 ||
+	    !artifact_is_id(at + strlen(ARTIFACT_PATH)))
+		return false;
+	*ret_prefix = (size_t)(at - path->data);
+	return true;
+}
+
 /* Whether path is the route's; *ret_prefix is the length of what is before. */
 static bool
 matches(const struct exchange *exchange, const struct route *route,
@@ -93,6 +116,11 @@ matches(const struct exchange *exchange, const struct route *route,
 	const struct buf *path = &exchange->request.path;
 	size_t n = strlen(route->path);
 
+	/* a file may be called "sse" */
+	if (is_file(path, ret_prefix))
+		return route->kind == ROUTE_FILE;
+	if (route->kind == ROUTE_FILE)
+		return false;
 	if (route->kind == ROUTE_MOUNT) {
 		*ret_prefix = path->len > 0 ? path->len - 1 : 0;
 		return is_mount(exchange, buf_str(path));

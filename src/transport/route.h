@@ -10,6 +10,7 @@
 #include "state/shm.h"
 #include "transport/exchange.h"
 
+struct artifacts;
 struct sse;
 
 /* What the handlers work with. All borrowed. */
@@ -17,6 +18,7 @@ struct transport {
 	const struct conf *conf;
 	struct state *state;
 	struct sse *sse;
+	struct artifacts *artifacts;
 	char *base_path; /* owned: normal form of the setting, without
 				 * a "/" at its end; NULL: not set */
 };

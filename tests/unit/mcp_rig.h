@@ -282,7 +282,7 @@ rig_open(int n_peers, bool stops, const char *const *settings)
 {
 	struct rig *rig = calloc(1, sizeof(*rig));
 	struct conf_fault fault = { "" };
-	char urls[300] = "";
+	char urls[300] = "", store[80];
 	void *place = NULL;
 
 	assert_int_equal(place_setup(&place), 0);
@@ -295,6 +295,10 @@ rig_open(int n_peers, bool stops, const char *const *settings)
 		    "%s%s", i > 0 ? "," : "", rig->fakes[i].url);
 	}
 	place_set(rig->place, "snekbox_url", urls);
+	snprintf(store, sizeof(store), "%s.files", rig->place->dir);
+	place_set(rig->place, "artifact_dir", store);
+	/* a test asks the sandbox itself, and counts */
+	place_set(rig->place, "environment_refresh", "0");
 	for (; settings != NULL && *settings != NULL; settings += 2)
 		place_set(rig->place, settings[0], settings[1]);
 	assert_int_equal(state_open(&rig->place->conf, &rig->state), ERR_OK);
@@ -400,6 +404,7 @@ rig_close(struct rig *rig, unsigned leases_held)
 	event_base_free(rig->base);
 	close(rig->pipe[0]);
 	close(rig->pipe[1]);
+	folder_remove(rig->place->conf.artifact_dir);
 	place_teardown(&place);
 	free(rig);
 }

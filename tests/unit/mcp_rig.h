@@ -298,7 +298,7 @@ rig_open(int n_peers, bool stops, const char *const *settings)
 	snprintf(store, sizeof(store), "%s.files", rig->place->dir);
 	place_set(rig->place, "artifact_dir", store);
 	/* a test asks the sandbox itself, and counts */
-	place_set(rig->place, "environment_refresh", "0");
+	place_set(rig->place, "environment_refresh", "0s");
 	for (; settings != NULL && *settings != NULL; settings += 2)
 		place_set(rig->place, settings[0], settings[1]);
 	assert_int_equal(state_open(&rig->place->conf, &rig->state), ERR_OK);

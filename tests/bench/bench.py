@@ -261,7 +261,8 @@ def idle(args, box, report):
 # ---- the table -----------------------------------------------------------
 
 def make_report(kind):
-    print(f"sandbox: {kind}, {os.cpu_count()} processors\n")
+    print(f"sandbox: {kind}, {os.cpu_count()} processors, load "
+          f"{os.getloadavg()[0]:.1f} at the start\n")
     print("| what | measured | budget | |")
     print("|---|---|---|---|", flush=True)
 

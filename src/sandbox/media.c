@@ -48,8 +48,8 @@ png_size(const unsigned char *p, size_t n, struct media *media)
 static bool
 gif_size(const unsigned char *p, size_t n, struct media *media)
 {
-	if (n < 13 || (memcmp(p, "GIF87a", 6) != 0 &&
-	    memcmp(p, "GIF89a", 6) != 0))
+	if (n < 13 ||
+	    (memcmp(p, "GIF87a", 6) != 0 && memcmp(p, "GIF89a", 6) != 0))
 		return false;
 	media->width = le16(p + 6);
 	media->height = le16(p + 8);
@@ -94,8 +94,9 @@ webp_size(const unsigned char *p, size_t n, struct media *media)
 	}
 	if (memcmp(p + 12, "VP8L", 4) == 0 && p[20] == 0x2f) {
 		media->width = 1 + (le16(p + 21) & 0x3fff);
-		media->height = 1 + ((unsigned)p[22] >> 6 |
-		    (unsigned)p[23] << 2 | ((unsigned)p[24] & 0xf) << 10);
+		media->height = 1 +
+		    ((unsigned)p[22] >> 6 | (unsigned)p[23] << 2 |
+			((unsigned)p[24] & 0xf) << 10);
 		return true;
 	}
 	if (memcmp(p + 12, "VP8 ", 4) == 0 &&
@@ -147,7 +148,10 @@ static const struct magic {
 	{ 0, "%!PS", 4, "application/postscript" },
 	{ 0, "\x1f\x8b", 2, "application/gzip" },
 	{ 0, "BZh", 3, "application/x-bzip2" },
-	{ 0, "\xfd" "7zXZ\0", 6, "application/x-xz" },
+	{ 0,
+	    "\xfd"
+	    "7zXZ\0",
+	    6, "application/x-xz" },
 	{ 0, "\x28\xb5\x2f\xfd", 4, "application/zstd" },
 	{ 0, "SQLite format 3\0", 16, "application/vnd.sqlite3" },
 	{ 0, "\x89HDF\r\n\x1a\n", 8, "application/x-hdf5" },
@@ -158,7 +162,10 @@ static const struct magic {
 	{ 0, "BM", 2, "image/bmp" },
 	{ 0, "OggS", 4, "audio/ogg" },
 	{ 0, "ID3", 3, "audio/mpeg" },
-	{ 0, "\x7f" "ELF", 4, "application/x-executable" },
+	{ 0,
+	    "\x7f"
+	    "ELF",
+	    4, "application/x-executable" },
 	{ 4, "ftyp", 4, "video/mp4" },
 	{ 0, "\x1a\x45\xdf\xa3", 4, "video/webm" },
 	{ 8, "WAVE", 4, "audio/wav" },
@@ -174,13 +181,13 @@ zip_type(const unsigned char *p, size_t n)
 
 	if (memmem(p, within, "xl/", 3) != NULL)
 		return "application/vnd.openxmlformats-officedocument."
-		    "spreadsheetml.sheet";
+		       "spreadsheetml.sheet";
 	if (memmem(p, within, "word/", 5) != NULL)
 		return "application/vnd.openxmlformats-officedocument."
-		    "wordprocessingml.document";
+		       "wordprocessingml.document";
 	if (memmem(p, within, "ppt/", 4) != NULL)
 		return "application/vnd.openxmlformats-officedocument."
-		    "presentationml.presentation";
+		       "presentationml.presentation";
 	return "application/zip";
 }
 
@@ -195,8 +202,8 @@ binary_type(const unsigned char *p, size_t n, bool text)
 
 		if (text && m->len < 4)
 			continue;
-		if (n >= m->at && starts(p + m->at, n - m->at, m->bytes,
-		    m->len))
+		if (n >= m->at &&
+		    starts(p + m->at, n - m->at, m->bytes, m->len))
 			return m->type;
 	}
 	return NULL;
@@ -271,8 +278,8 @@ text_type(const char *name, const unsigned char *p, size_t n)
 		if (starts(p, n, "<?xml", 5))
 			return "application/xml";
 	}
-	for (size_t i = 0; dot != NULL &&
-	    i < sizeof(texts) / sizeof(texts[0]); i++) {
+	for (size_t i = 0; dot != NULL && i < sizeof(texts) / sizeof(texts[0]);
+	     i++) {
 		if (strcasecmp(dot, texts[i].ending) == 0)
 			return texts[i].type;
 	}

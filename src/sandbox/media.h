@@ -9,9 +9,9 @@
 #include <stddef.h>
 
 struct media {
-	const char *type;	/* borrowed, static */
-	bool raster;		/* PNG, JPEG, GIF or WebP with a sound header */
-	unsigned width, height;	/* pixels of a raster image, else 0 */
+	const char *type;       /* borrowed, static */
+	bool raster;            /* PNG, JPEG, GIF or WebP with a sound header */
+	unsigned width, height; /* pixels of a raster image, else 0 */
 };
 
 struct media media_sniff(const char *name, const void *data, size_t n);

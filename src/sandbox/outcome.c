@@ -46,7 +46,7 @@
 /* The members of an answer, as raw text. */
 struct answer {
 	struct json_span output, returncode, files;
-	struct json_span killed_by, duration;	/* sandboxd's; len 0: absent */
+	struct json_span killed_by, duration; /* sandboxd's; len 0: absent */
 };
 
 static bool
@@ -80,15 +80,14 @@ read_answer(const struct sandbox_reply *reply, struct answer *ret_answer,
 	if (!get(body, len, "stdout", "\"", &ret_answer->output))
 		*ret_why = "it has no text \"stdout\"";
 	else if (!get(body, len, "returncode", "-0123456789n",
-	    &ret_answer->returncode))
+		     &ret_answer->returncode))
 		*ret_why = "it has no number \"returncode\"";
 	else if (!get(body, len, "files", "[", &ret_answer->files) &&
 	    ret_answer->files.len > 0)
 		*ret_why = "\"files\" is no list";
 	if (!get(body, len, "killed_by", "\"", &ret_answer->killed_by))
 		ret_answer->killed_by.len = 0;
-	if (!get(body, len, "duration_ms", "0123456789",
-	    &ret_answer->duration))
+	if (!get(body, len, "duration_ms", "0123456789", &ret_answer->duration))
 		ret_answer->duration.len = 0;
 	return ERR_OK;
 }
@@ -108,7 +107,7 @@ set_text(const struct report *report, const struct conf *conf,
 		return ERR_OK;
 	if ((rc = text_clean(&clean, raw->data, raw->len)) != ERR_OK ||
 	    (rc = text_bound(&text, buf_str(&clean), clean.len,
-	    conf->output_max, &outcome->truncated)) != ERR_OK)
+		 conf->output_max, &outcome->truncated)) != ERR_OK)
 		return rc;
 	if (outcome->output_bytes > raw->len)
 		outcome->truncated = true;
@@ -145,7 +144,7 @@ set_told(const struct report *report, struct outcome *outcome)
 	if ((rc = take_text(value, "text", &outcome->result)) != ERR_OK ||
 	    (rc = take_text(e, "type", &outcome->exception_type)) != ERR_OK ||
 	    (rc = take_text(e, "message", &outcome->exception_message)) !=
-	    ERR_OK ||
+		ERR_OK ||
 	    (rc = take_text(stack, "text", &outcome->traceback)) != ERR_OK)
 		return rc;
 	return take_text(e, "traceback", &outcome->traceback);
@@ -207,8 +206,8 @@ read_output(const struct sandbox_reply *reply, const struct conf *conf,
 	if ((rc = json_string(answer->output, &output)) != ERR_OK)
 		return rc;
 	if (answer->returncode.at[0] == 'n')
-		return outcome_no_returncode(buf_str(&output), output.len,
-		    outcome);
+		return outcome_no_returncode(
+		    buf_str(&output), output.len, outcome);
 	if ((rc = report_decode(buf_str(&output), output.len, &report)) !=
 	    ERR_OK)
 		return rc;
@@ -227,8 +226,7 @@ parse(const struct sandbox_reply *reply, const struct conf *conf,
 	enum err rc;
 
 	outcome->duration_ms = reply->duration_ms;
-	if ((rc = outcome_no_answer(reply, outcome, &fault)) != ERR_OK ||
-	    fault)
+	if ((rc = outcome_no_answer(reply, outcome, &fault)) != ERR_OK || fault)
 		return rc;
 	if ((rc = read_answer(reply, &answer, &why)) != ERR_OK)
 		return rc;

@@ -11,7 +11,7 @@
 #define RC_KILL 137
 #define RC_TERM 143
 #define RC_NO_EXEC 255
-#define SLACK_MS 400		/* a kill by time comes within this */
+#define SLACK_MS 400 /* a kill by time comes within this */
 
 /* A limit in words: "70 MiB", "6 s", "1,000,000"; or what to say when it is
  * not known. */
@@ -68,29 +68,33 @@ time_limit(const struct sandbox_limits *limits, struct outcome *outcome)
 
 	outcome->kind = OUTCOME_TIMEOUT;
 	if ((rc = outcome_say(&outcome->error_message,
-	    "the time limit of %s was reached", limit.text)) != ERR_OK)
+		 "the time limit of %s was reached", limit.text)) != ERR_OK)
 		return rc;
-	return outcome_say(&outcome->details, "The program was ended at the "
+	return outcome_say(&outcome->details,
+	    "The program was ended at the "
 	    "time limit of %s; its output, figures and files up to then are "
 	    "kept. Do less work in one call, or ask the operator for a longer "
-	    "limit (setting sandbox_time_limit).", limit.text);
+	    "limit (setting sandbox_time_limit).",
+	    limit.text);
 }
 
 static enum err
-memory_limit(const struct sandbox_limits *limits, bool sure,
-    struct outcome *outcome)
+memory_limit(
+    const struct sandbox_limits *limits, bool sure, struct outcome *outcome)
 {
-	struct words limit = bytes_words(limits->memory_bytes,
-	    "that the sandbox allows");
+	struct words limit =
+	    bytes_words(limits->memory_bytes, "that the sandbox allows");
 	const char *of = limits->memory_bytes > 0 ? "the limit of " : "";
 	enum err rc;
 
 	outcome->kind = OUTCOME_MEMORY_LIMIT;
-	if ((rc = outcome_say(&outcome->error_message, "killed, %sbecause it "
-	    "used more memory than %s%s", sure ? "" : "most likely ", of,
-	    limit.text)) != ERR_OK)
+	if ((rc = outcome_say(&outcome->error_message,
+		 "killed, %sbecause it "
+		 "used more memory than %s%s",
+		 sure ? "" : "most likely ", of, limit.text)) != ERR_OK)
 		return rc;
-	return outcome_say(&outcome->details, "The program was killed (signal "
+	return outcome_say(&outcome->details,
+	    "The program was killed (signal "
 	    "9)%s: it used more memory than %s%s. Process the data in smaller "
 	    "pieces; files in the working folder count too.",
 	    sure ? "" : ", most likely for its memory", of, limit.text);
@@ -99,19 +103,21 @@ memory_limit(const struct sandbox_limits *limits, bool sure,
 static enum err
 output_limit(const struct sandbox_limits *limits, struct outcome *outcome)
 {
-	struct words limit = count_words(limits->output_bytes > 0
-	    ? limits->output_bytes : 1000000);
+	struct words limit = count_words(
+	    limits->output_bytes > 0 ? limits->output_bytes : 1000000);
 	enum err rc;
 
 	outcome->kind = OUTCOME_OUTPUT_LIMIT;
 	outcome->truncated = true;
 	if ((rc = outcome_say(&outcome->error_message,
-	    "the output limit of %s characters was reached", limit.text)) !=
-	    ERR_OK)
+		 "the output limit of %s characters was reached",
+		 limit.text)) != ERR_OK)
 		return rc;
-	return outcome_say(&outcome->details, "The program was ended because "
+	return outcome_say(&outcome->details,
+	    "The program was ended because "
 	    "it wrote more than the output limit of %s characters; the first "
-	    "part is kept. Print less, or write to a file.", limit.text);
+	    "part is kept. Print less, or write to a file.",
+	    limit.text);
 }
 
 static enum err
@@ -121,10 +127,11 @@ process_limit(const struct sandbox_limits *limits, struct outcome *outcome)
 	bool known = limits->processes > 0;
 
 	outcome->kind = OUTCOME_PROCESS_LIMIT;
-	return outcome_say(&outcome->details, "The program started more "
+	return outcome_say(&outcome->details,
+	    "The program started more "
 	    "processes or threads than the sandbox allows%s%s%s; use fewer at "
-	    "once.", known ? " (" : "", known ? limit.text : "",
-	    known ? ")" : "");
+	    "once.",
+	    known ? " (" : "", known ? limit.text : "", known ? ")" : "");
 }
 
 static const char *
@@ -142,16 +149,19 @@ crash(int number, struct outcome *outcome)
 
 	outcome->kind = OUTCOME_CRASH;
 	if ((rc = outcome_say(&outcome->error_message,
-	    "the program was ended by signal %d (SIG%s)", number,
-	    signal_name(number))) != ERR_OK)
+		 "the program was ended by signal %d (SIG%s)", number,
+		 signal_name(number))) != ERR_OK)
 		return rc;
 	if (number == SIGKILL)
-		return outcome_say(&outcome->details, "The program was killed "
+		return outcome_say(&outcome->details,
+		    "The program was killed "
 		    "(signal 9), by itself or for the memory it used; what it "
 		    "wrote up to then is kept.");
-	return outcome_say(&outcome->details, "The program's process crashed "
+	return outcome_say(&outcome->details,
+	    "The program's process crashed "
 	    "or was ended by signal %d (SIG%s), inside a library perhaps; "
-	    "what it wrote up to then is kept.", number, signal_name(number));
+	    "what it wrote up to then is kept.",
+	    number, signal_name(number));
 }
 
 static bool
@@ -179,30 +189,38 @@ explain(const struct report *report, const struct sandbox_limits *limits,
 	const char *type = o->exception_type;
 
 	if (strcmp(type, "ModuleNotFoundError") == 0)
-		return outcome_say(&o->details, "The module is not installed "
+		return outcome_say(&o->details,
+		    "The module is not installed "
 		    "in the sandbox, and there is no network to install it "
 		    "from; use what is there, or ask the operator to add it.");
 	if (strcmp(type, "EOFError") == 0 && !report->had_input)
-		return outcome_say(&o->details, "There is no standard input: "
+		return outcome_say(&o->details,
+		    "There is no standard input: "
 		    "give what the program shall read in the argument stdin.");
 	if (strcmp(type, "MemoryError") == 0) {
 		w = bytes_words(limits->memory_bytes, "unknown size");
-		return outcome_say(&o->details, "The program asked for more "
+		return outcome_say(&o->details,
+		    "The program asked for more "
 		    "memory than there is (memory limit: %s); process the data "
-		    "in smaller pieces.", w.text);
+		    "in smaller pieces.",
+		    w.text);
 	}
 	if (holds(o->exception_message, "[Errno 28]")) {
 		w = bytes_words(limits->disk_bytes, "unknown size");
-		return outcome_say(&o->details, "The sandbox's disk is full "
+		return outcome_say(&o->details,
+		    "The sandbox's disk is full "
 		    "(limit: %s); write less, or delete what is not needed.",
 		    w.text);
 	}
 	if (holds(o->exception_message, "[Errno 24]"))
-		return outcome_say(&o->details, "The program opened more files "
+		return outcome_say(&o->details,
+		    "The program opened more files "
 		    "than the sandbox allows at once; close what is done.");
 	if (o->exception_line > 0)
-		return outcome_say(&o->details, "The program raised %s in line "
-		    "%ld.", type, o->exception_line);
+		return outcome_say(&o->details,
+		    "The program raised %s in line "
+		    "%ld.",
+		    type, o->exception_line);
 	return outcome_say(&o->details, "The program raised %s.", type);
 }
 
@@ -234,13 +252,13 @@ told(const struct report *report, const struct sandbox_limits *limits,
 
 	if (strcmp(report->killed, "output") == 0)
 		return output_limit(limits, o);
-	if (strcmp(report->killed, "time") == 0 ||
-	    (report->warned && !in_time))
+	if (strcmp(report->killed, "time") == 0 || (report->warned && !in_time))
 		return time_limit(limits, o);
 	if (report->signal == SIGKILL && strcmp(killed_by, "memory") == 0)
 		return memory_limit(limits, true, o);
-	if (report->signal == SIGKILL && (limits->memory_bytes == 0 ||
-	    report->rss_kib >= limits->memory_bytes / 1024 / 2))
+	if (report->signal == SIGKILL &&
+	    (limits->memory_bytes == 0 ||
+		report->rss_kib >= limits->memory_bytes / 1024 / 2))
 		return memory_limit(limits, false, o);
 	if (report->signal != 0)
 		return crash(report->signal, o);
@@ -249,8 +267,8 @@ told(const struct report *report, const struct sandbox_limits *limits,
 	o->kind = OUTCOME_EXECUTION_ERROR;
 	if (o->exception_type != NULL)
 		return exception(report, limits, o);
-	if ((rc = outcome_say(&o->error_message, "exit code %d",
-	    o->returncode)) != ERR_OK)
+	if ((rc = outcome_say(
+		 &o->error_message, "exit code %d", o->returncode)) != ERR_OK)
 		return rc;
 	return outcome_say(&o->details,
 	    "The program ended by itself with exit code %d.", o->returncode);
@@ -261,22 +279,23 @@ static enum err
 guess(const struct report *report, const struct sandbox_limits *limits,
     struct outcome *o)
 {
-	bool late = limits->time_ms > 0 &&
-	    o->duration_ms + SLACK_MS >= limits->time_ms;
+	bool late =
+	    limits->time_ms > 0 && o->duration_ms + SLACK_MS >= limits->time_ms;
 	int code = o->returncode;
 	enum err rc;
 
 	if (code == RC_KILL)
 		return late ? time_limit(limits, o)
-		    : memory_limit(limits, false, o);
+			    : memory_limit(limits, false, o);
 	if (code == RC_TERM && report->began)
 		return output_limit(limits, o);
 	if (code == RC_NO_EXEC && o->text == NULL && !report->began) {
 		o->kind = OUTCOME_SANDBOX_ERROR;
 		if ((rc = outcome_say(&o->error_message,
-		    "the sandbox could not start Python")) != ERR_OK)
+			 "the sandbox could not start Python")) != ERR_OK)
 			return rc;
-		return outcome_say(&o->details, "Nothing ran; the sandbox's "
+		return outcome_say(&o->details,
+		    "Nothing ran; the sandbox's "
 		    "own log tells why its interpreter did not start.");
 	}
 	if (code > 128 && code < 128 + NSIG)
@@ -285,7 +304,8 @@ guess(const struct report *report, const struct sandbox_limits *limits,
 		return ERR_OK;
 	if (code == 0) {
 		o->truncated = true;
-		return outcome_say(&o->details, "The program succeeded, but "
+		return outcome_say(&o->details,
+		    "The program succeeded, but "
 		    "the sandbox lost the end of its output.");
 	}
 	o->kind = OUTCOME_EXECUTION_ERROR;
@@ -307,18 +327,19 @@ add_repair(const struct report *report, struct outcome *o)
 		o->details = STEAL_PTR(before);
 		return ERR_OK;
 	}
-	return outcome_say(&o->details, "%s%sThe program did not compile as "
-	    "written; it ran without its %s.", before != NULL ? before : "",
-	    before != NULL ? " " : "",
-	    strcmp(how, "fence") == 0 ? "Markdown fence" :
-	    strcmp(how, "indent") == 0 ? "common indentation" :
-	    "Markdown fence and common indentation");
+	return outcome_say(&o->details,
+	    "%s%sThe program did not compile as "
+	    "written; it ran without its %s.",
+	    before != NULL ? before : "", before != NULL ? " " : "",
+	    strcmp(how, "fence") == 0 ? "Markdown fence"
+		: strcmp(how, "indent") == 0
+		? "common indentation"
+		: "Markdown fence and common indentation");
 }
 
 enum err
-outcome_cause(const struct report *report,
-    const struct sandbox_limits *limits, const char *killed_by,
-    struct outcome *outcome)
+outcome_cause(const struct report *report, const struct sandbox_limits *limits,
+    const char *killed_by, struct outcome *outcome)
 {
 	enum err rc;
 

@@ -39,22 +39,24 @@ static const struct transport_fault {
 	const char *details;
 } transport_faults[] = {
 	{ ERR_NOT_FOUND, OUTCOME_SANDBOX_UNAVAILABLE,
-	  "no connection to the sandbox",
-	  "Nothing ran; check that the sandbox is running at the address in "
-	  "the setting snekbox_url, then try again." },
+	    "no connection to the sandbox",
+	    "Nothing ran; check that the sandbox is running at the address in "
+	    "the setting snekbox_url, then try again." },
 	{ ERR_TIMEOUT, OUTCOME_SANDBOX_UNAVAILABLE,
-	  "the sandbox did not answer in time",
-	  "The program may have run; the sandbox is overloaded or hangs. The "
-	  "settings sandbox_time_limit and sandbox_reply_timeout say how long "
-	  "its answer is waited for." },
+	    "the sandbox did not answer in time",
+	    "The program may have run; the sandbox is overloaded or hangs. The "
+	    "settings sandbox_time_limit and sandbox_reply_timeout say how "
+	    "long "
+	    "its answer is waited for." },
 	{ ERR_CLOSED, OUTCOME_SANDBOX_ERROR,
-	  "the sandbox closed the connection without a whole answer",
-	  "The program may have run, so it was not sent again; the sandbox's "
-	  "own log tells why it gave up." },
+	    "the sandbox closed the connection without a whole answer",
+	    "The program may have run, so it was not sent again; the sandbox's "
+	    "own log tells why it gave up." },
 	{ ERR_LIMIT, OUTCOME_SANDBOX_ERROR,
-	  "the answer of the sandbox was too large",
-	  "The program ran; let it leave fewer or smaller files, or raise the "
-	  "setting sandbox_reply_max." },
+	    "the answer of the sandbox was too large",
+	    "The program ran; let it leave fewer or smaller files, or raise "
+	    "the "
+	    "setting sandbox_reply_max." },
 };
 
 static enum err
@@ -67,8 +69,8 @@ transport_fault(const struct sandbox_reply *reply, struct outcome *outcome)
 	const char *text = reply->transport_text;
 	enum err rc;
 
-	for (size_t i = 0; i < sizeof(transport_faults) /
-	    sizeof(transport_faults[0]); i++) {
+	for (size_t i = 0;
+	     i < sizeof(transport_faults) / sizeof(transport_faults[0]); i++) {
 		if (transport_faults[i].transport == reply->transport)
 			fault = &transport_faults[i];
 	}
@@ -77,10 +79,10 @@ transport_fault(const struct sandbox_reply *reply, struct outcome *outcome)
 	    ERR_OK)
 		return rc;
 	if (text == NULL || *text == '\0')
-		return outcome_say(&outcome->error_message, "%s",
-		    fault->message);
-	return outcome_say(&outcome->error_message, "%s: %.300s",
-	    fault->message, text);
+		return outcome_say(
+		    &outcome->error_message, "%s", fault->message);
+	return outcome_say(
+	    &outcome->error_message, "%s: %.300s", fault->message, text);
 }
 
 /* The sandbox's own words for a refusal: title and description of its JSON,
@@ -93,8 +95,9 @@ own_words(const struct sandbox_reply *reply, struct buf *out)
 	const char *title = NULL, *more;
 	enum err rc;
 
-	if (reply->body_len <= TEXT_MAX / 2 && json_parse(reply->body,
-	    reply->body_len, ERROR_DEPTH, &body, NULL) == ERR_OK)
+	if (reply->body_len <= TEXT_MAX / 2 &&
+	    json_parse(reply->body, reply->body_len, ERROR_DEPTH, &body,
+		NULL) == ERR_OK)
 		title = json_get_string(body, "title");
 	if (title != NULL) {
 		more = json_get_string(body, "description");
@@ -124,25 +127,27 @@ static const struct status_fault {
 	const char *details;
 } status_faults[] = {
 	{ 400, OUTCOME_SANDBOX_ERROR, "the sandbox refused the request",
-	  "Nothing ran; the sandbox does not take what was sent, a file name "
-	  "perhaps." },
+	    "Nothing ran; the sandbox does not take what was sent, a file name "
+	    "perhaps." },
 	{ 404, OUTCOME_SANDBOX_ERROR, "there is no sandbox at this address",
-	  "Nothing ran; the address in the setting snekbox_url must end with "
-	  "the path of the service, usually /eval." },
+	    "Nothing ran; the address in the setting snekbox_url must end with "
+	    "the path of the service, usually /eval." },
 	{ 405, OUTCOME_SANDBOX_ERROR, "there is no sandbox at this address",
-	  "Nothing ran; the address in the setting snekbox_url must end with "
-	  "the path of the service, usually /eval." },
+	    "Nothing ran; the address in the setting snekbox_url must end with "
+	    "the path of the service, usually /eval." },
 	{ 401, OUTCOME_SANDBOX_ERROR, "the sandbox asks for authorization",
-	  "Nothing ran; put the credentials into the address in the setting "
-	  "snekbox_url." },
-	{ 413, OUTCOME_SANDBOX_ERROR, "the request is too large for the sandbox",
-	  "Nothing ran; send a shorter program or smaller files, or raise the "
-	  "sandbox's limit (sandboxd_body_max)." },
+	    "Nothing ran; put the credentials into the address in the setting "
+	    "snekbox_url." },
+	{ 413, OUTCOME_SANDBOX_ERROR,
+	    "the request is too large for the sandbox",
+	    "Nothing ran; send a shorter program or smaller files, or raise "
+	    "the "
+	    "sandbox's limit (sandboxd_body_max)." },
 	{ 415, OUTCOME_SANDBOX_ERROR, "the sandbox takes no JSON",
-	  "Nothing ran; what answers at the address in the setting "
-	  "snekbox_url is no Snekbox." },
+	    "Nothing ran; what answers at the address in the setting "
+	    "snekbox_url is no Snekbox." },
 	{ 503, OUTCOME_BUSY, "the sandbox is busy",
-	  "Nothing ran; try again in a few seconds." },
+	    "Nothing ran; try again in a few seconds." },
 };
 
 static enum err
@@ -156,23 +161,23 @@ status_fault(const struct sandbox_reply *reply, struct outcome *outcome)
 	CLEANUP_BUF struct buf words = { .max = TEXT_MAX };
 	enum err rc;
 
-	for (size_t i = 0; i < sizeof(status_faults) /
-	    sizeof(status_faults[0]); i++) {
+	for (size_t i = 0; i < sizeof(status_faults) / sizeof(status_faults[0]);
+	     i++) {
 		if (status_faults[i].status == reply->http_status)
 			fault = &status_faults[i];
 	}
 	outcome->kind = fault->kind;
 	if ((rc = own_words(reply, &words)) != ERR_OK ||
 	    (rc = outcome_say(&outcome->details, "%s", fault->details)) !=
-	    ERR_OK)
+		ERR_OK)
 		return rc;
 	return outcome_say(&outcome->error_message, "%s: HTTP %ld, %s",
 	    fault->message, reply->http_status, buf_str(&words));
 }
 
 enum err
-outcome_no_answer(const struct sandbox_reply *reply, struct outcome *outcome,
-    bool *ret_fault)
+outcome_no_answer(
+    const struct sandbox_reply *reply, struct outcome *outcome, bool *ret_fault)
 {
 	*ret_fault = true;
 	if (reply->transport != ERR_OK)
@@ -184,8 +189,8 @@ outcome_no_answer(const struct sandbox_reply *reply, struct outcome *outcome,
 }
 
 enum err
-outcome_bad_answer(const struct sandbox_reply *reply, const char *why,
-    struct outcome *outcome)
+outcome_bad_answer(
+    const struct sandbox_reply *reply, const char *why, struct outcome *outcome)
 {
 	CLEANUP_BUF struct buf words = { .max = TEXT_MAX };
 	enum err rc;
@@ -193,9 +198,12 @@ outcome_bad_answer(const struct sandbox_reply *reply, const char *why,
 	outcome->kind = OUTCOME_SANDBOX_ERROR;
 	if ((rc = own_words(reply, &words)) != ERR_OK)
 		return rc;
-	if ((rc = outcome_say(&outcome->details, "What answers at the address "
-	    "in the setting snekbox_url is no Snekbox, or it failed while it "
-	    "answered; its answer began: %s", buf_str(&words))) != ERR_OK)
+	if ((rc = outcome_say(&outcome->details,
+		 "What answers at the address "
+		 "in the setting snekbox_url is no Snekbox, or it failed while "
+		 "it "
+		 "answered; its answer began: %s",
+		 buf_str(&words))) != ERR_OK)
 		return rc;
 	return outcome_say(&outcome->error_message,
 	    "the sandbox's answer is not as it should be: %s", why);
@@ -205,22 +213,30 @@ outcome_bad_answer(const struct sandbox_reply *reply, const char *why,
 static const struct {
 	const char *begins, *details;
 } reasons[] = {
-	{ "UnicodeDecodeError", "The program's output is not UTF-8, which the "
-	  "sandbox does not pass on." },
-	{ "FileParsingError: invalid bytes in filename", "The program left a "
-	  "file whose name is not UTF-8; the sandbox then returns nothing." },
-	{ "FileParsingError: Exceeded directory depth", "The program left "
-	  "folders nested too deeply; the sandbox then returns nothing." },
-	{ "FileParsingError", "The sandbox could not read the files that the "
-	  "program left." },
-	{ "TimeoutError", "The sandbox took too long to read the files that "
-	  "the program left; let it leave fewer or smaller ones." },
-	{ "OSError: Failed to create file", "The files given to the program "
-	  "do not fit into the sandbox; send smaller ones." },
-	{ "FileExistsError", "Two of the files given to the program have "
-	  "names that exclude each other." },
-	{ "IsADirectoryError", "Two of the files given to the program have "
-	  "names that exclude each other." },
+	{ "UnicodeDecodeError",
+	    "The program's output is not UTF-8, which the "
+	    "sandbox does not pass on." },
+	{ "FileParsingError: invalid bytes in filename",
+	    "The program left a "
+	    "file whose name is not UTF-8; the sandbox then returns nothing." },
+	{ "FileParsingError: Exceeded directory depth",
+	    "The program left "
+	    "folders nested too deeply; the sandbox then returns nothing." },
+	{ "FileParsingError",
+	    "The sandbox could not read the files that the "
+	    "program left." },
+	{ "TimeoutError",
+	    "The sandbox took too long to read the files that "
+	    "the program left; let it leave fewer or smaller ones." },
+	{ "OSError: Failed to create file",
+	    "The files given to the program "
+	    "do not fit into the sandbox; send smaller ones." },
+	{ "FileExistsError",
+	    "Two of the files given to the program have "
+	    "names that exclude each other." },
+	{ "IsADirectoryError",
+	    "Two of the files given to the program have "
+	    "names that exclude each other." },
 };
 
 enum err
@@ -228,19 +244,19 @@ outcome_no_returncode(const char *reason, size_t n, struct outcome *outcome)
 {
 	CLEANUP_BUF struct buf words = { .max = TEXT_MAX };
 	const char *details = "The sandbox could not run the program; its own "
-	    "log tells more.";
+			      "log tells more.";
 	enum err rc;
 
 	outcome->kind = OUTCOME_SANDBOX_ERROR;
 	for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {
 		if (strncmp(reason, reasons[i].begins,
-		    strlen(reasons[i].begins)) == 0) {
+			strlen(reasons[i].begins)) == 0) {
 			details = reasons[i].details;
 			break;
 		}
 	}
 	if ((rc = text_clean(&words, reason, n < EXCERPT ? n : EXCERPT)) !=
-	    ERR_OK ||
+		ERR_OK ||
 	    (rc = outcome_say(&outcome->details, "%s", details)) != ERR_OK)
 		return rc;
 	return outcome_say(&outcome->error_message,

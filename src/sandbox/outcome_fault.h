@@ -21,7 +21,7 @@ enum err outcome_bad_answer(const struct sandbox_reply *reply, const char *why,
     struct outcome *outcome) MUST_CHECK;
 
 /* Snekbox gave no return code; reason is the text it gave instead. */
-enum err outcome_no_returncode(const char *reason, size_t n,
-    struct outcome *outcome) MUST_CHECK;
+enum err outcome_no_returncode(
+    const char *reason, size_t n, struct outcome *outcome) MUST_CHECK;
 
 #endif

@@ -21,7 +21,7 @@ struct found {
 };
 
 struct finds {
-	struct found *items;	/* owned */
+	struct found *items; /* owned */
 	size_t n, cap;
 };
 
@@ -49,8 +49,8 @@ finds_add(struct finds *finds, struct found *found)
 {
 	if (finds->n == finds->cap) {
 		size_t cap = finds->cap == 0 ? 16 : finds->cap * 2;
-		struct found *items = realloc(finds->items,
-		    cap * sizeof(*items));
+		struct found *items =
+		    realloc(finds->items, cap * sizeof(*items));
 
 		if (items == NULL) {
 			found_done(found);
@@ -97,8 +97,8 @@ clean_name(const char *name, char **ret_name)
 	for (; *name != '\0' && rc == ERR_OK; name++) {
 		/* each control character becomes its picture */
 		if ((unsigned char)*name < 0x20)
-			rc = buf_printf(&line, "\xe2\x90%c",
-			    (char)(0x80 + *name));
+			rc = buf_printf(
+			    &line, "\xe2\x90%c", (char)(0x80 + *name));
 		else
 			rc = buf_putc(&line, *name);
 	}
@@ -183,8 +183,8 @@ fill(struct found *found, const char *name, const struct buf *content)
 }
 
 static enum err
-add_returned(struct finds *finds, const struct report *report,
-    struct json_span item)
+add_returned(
+    struct finds *finds, const struct report *report, struct json_span item)
 {
 	CLEANUP_BUF struct buf path = { .max = PATH_MAX_BYTES };
 	CLEANUP_BUF struct buf content = { .max = item.len };
@@ -246,7 +246,8 @@ add_all_missing(struct finds *finds, const struct report *report)
 	const cJSON *line;
 	enum err rc = ERR_OK;
 
-	cJSON_ArrayForEach(line, report->lines) {
+	cJSON_ArrayForEach(line, report->lines)
+	{
 		const char *kind = json_get_string(line, "t"), *why;
 
 		if (rc != ERR_OK || finds->n >= FILES_MAX)
@@ -255,10 +256,11 @@ add_all_missing(struct finds *finds, const struct report *report)
 			continue;
 		why = json_get_string(line, "why");
 		if (strcmp(kind, "lost") == 0)
-			rc = add_missing(finds, line,
-			    why != NULL ? why : "it was lost");
+			rc = add_missing(
+			    finds, line, why != NULL ? why : "it was lost");
 		else if (strcmp(kind, "file") == 0)
-			rc = add_missing(finds, line, "the sandbox did not "
+			rc = add_missing(finds, line,
+			    "the sandbox did not "
 			    "return it: too many files, or too large in all");
 	}
 	return rc;

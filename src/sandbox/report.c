@@ -6,7 +6,7 @@
 
 #define MARK 0x1d
 #define NONCE_MAX 64
-#define BEGIN_WITHIN 65536	/* bytes in which the runner must begin */
+#define BEGIN_WITHIN 65536 /* bytes in which the runner must begin */
 #define LINES_MAX 1000
 #define LINE_DEPTH 8
 #define SIZE_MAX_TOLD ((uint64_t)1 << 52)
@@ -26,8 +26,8 @@ nonce_len(const char *text, size_t n)
 /* Finds where the runner began; what was before is none of the program's.
  * Returns the offset behind the mark, 0 when there is none. */
 static size_t
-find_begin(const char *text, size_t n, const char **ret_nonce,
-    size_t *ret_nonce_len)
+find_begin(
+    const char *text, size_t n, const char **ret_nonce, size_t *ret_nonce_len)
 {
 	static const char mark[] = { MARK, 'B' };
 	size_t within = n < BEGIN_WITHIN ? n : BEGIN_WITHIN, len;
@@ -61,7 +61,9 @@ static size_t
 coded(const unsigned char *p, size_t n, char *ret_byte)
 {
 	if (p[0] == MARK && n > 1) {
-		*ret_byte = p[1] == 'r' ? '\r' : p[1] == '0' ? '\0' : (char)p[1];
+		*ret_byte = p[1] == 'r' ? '\r'
+		    : p[1] == '0'       ? '\0'
+					: (char)p[1];
 		return 2;
 	}
 	if ((p[0] == 0xc2 || p[0] == 0xc3) && n > 1) {
@@ -162,13 +164,13 @@ report_decode(const char *text, size_t n, struct report *ret_report)
 	begin = find_begin(text, n, &nonce, &len);
 	report.began = begin > 0;
 	if (report.began)
-		rc = decode_output(&report, text + begin, n - begin, nonce,
-		    len, &used);
+		rc = decode_output(
+		    &report, text + begin, n - begin, nonce, len, &used);
 	else
 		rc = buf_append(&report.output, text, n);
 	if (rc == ERR_OK && report.ended)
-		rc = parse_lines(&report, text + begin + used,
-		    n - begin - used);
+		rc =
+		    parse_lines(&report, text + begin + used, n - begin - used);
 	if (rc != ERR_OK) {
 		report_done(&report);
 		return rc;
@@ -193,7 +195,8 @@ report_find(const struct report *report, const char *kind, const char *key,
 {
 	const cJSON *line;
 
-	cJSON_ArrayForEach(line, report->lines) {
+	cJSON_ArrayForEach(line, report->lines)
+	{
 		const char *t = json_get_string(line, "t"), *v;
 
 		if (t == NULL || strcmp(t, kind) != 0)

@@ -16,22 +16,22 @@
 
 /* Caller's storage; released by report_done. */
 struct report {
-	bool began;		/* the runner ran: output is the program's */
-	bool ended;		/* the runner saw the program's end */
-	struct buf output;	/* what the program wrote, any bytes */
-	cJSON *lines;		/* owned array of objects, the first is the
+	bool began;        /* the runner ran: output is the program's */
+	bool ended;        /* the runner saw the program's end */
+	struct buf output; /* what the program wrote, any bytes */
+	cJSON *lines;      /* owned array of objects, the first is the
 				 * runner's own; empty unless ended */
 	/* from the first line, 0 where absent */
 	int exit_code, signal;
-	const char *killed;	/* "", "time" or "output"; borrowed from lines */
-	bool warned;		/* TimeLimitExceeded was raised */
+	const char *killed; /* "", "time" or "output"; borrowed from lines */
+	bool warned;        /* TimeLimitExceeded was raised */
 	bool had_input;
 	uint64_t bytes, run_ms, rss_kib;
 };
 
 /* Decodes n bytes of output. ERR_NOMEM, nothing else. */
-enum err report_decode(const char *text, size_t n, struct report *ret_report)
-    MUST_CHECK;
+enum err
+report_decode(const char *text, size_t n, struct report *ret_report) MUST_CHECK;
 
 void report_done(struct report *report);
 

@@ -57,8 +57,9 @@ put_job(struct buf *out, const struct sandbox_job *job)
 		    ERR_OK)
 			return rc;
 	}
-	if (job->input != NULL && (rc = put_file(out, FOLDER, "stdin",
-	    job->input, job->input_len)) != ERR_OK)
+	if (job->input != NULL &&
+	    (rc = put_file(out, FOLDER, "stdin", job->input, job->input_len)) !=
+		ERR_OK)
 		return rc;
 	return put_file(out, "", "main.py", job->code, job->code_len);
 }
@@ -72,16 +73,17 @@ put_end(struct buf *out, const struct sandbox_job *job)
 	out->len--;
 	if ((rc = buf_putc(out, ']')) != ERR_OK)
 		return rc;
-	if (job->timeout_ms > 0 && (rc = buf_printf(out, ",\"timeout\":%"
-	    PRIu64 ".%03u", job->timeout_ms / 1000,
-	    (unsigned)(job->timeout_ms % 1000))) != ERR_OK)
+	if (job->timeout_ms > 0 &&
+	    (rc = buf_printf(out, ",\"timeout\":%" PRIu64 ".%03u",
+		 job->timeout_ms / 1000, (unsigned)(job->timeout_ms % 1000))) !=
+		ERR_OK)
 		return rc;
 	return buf_putc(out, '}');
 }
 
 enum err
-outcome_request(struct buf *out, const struct sandbox_job *job,
-    uint64_t time_limit_ms)
+outcome_request(
+    struct buf *out, const struct sandbox_job *job, uint64_t time_limit_ms)
 {
 	char nonce[2 * NONCE_BYTES + 1];
 	enum err rc;
@@ -89,11 +91,12 @@ outcome_request(struct buf *out, const struct sandbox_job *job,
 	if ((rc = rnd_hex(nonce, NONCE_BYTES)) != ERR_OK)
 		return rc;
 	/* unbuffered, so that the two outputs keep their order */
-	if ((rc = buf_printf(out, "{\"args\":[\"-u\",\"" FOLDER "runner.py\","
-	    "\"%s\",\"%" PRIu64 "\",\"" OUTPUT_CHARACTERS "\",\"%s%s\"],"
-	    "\"files\":[", nonce, time_limit_ms,
-	    job->input != NULL ? "i" : "", job->n_files > 0 ? "f" : "")) !=
-	    ERR_OK ||
+	if ((rc = buf_printf(out,
+		 "{\"args\":[\"-u\",\"" FOLDER "runner.py\","
+		 "\"%s\",\"%" PRIu64 "\",\"" OUTPUT_CHARACTERS "\",\"%s%s\"],"
+		 "\"files\":[",
+		 nonce, time_limit_ms, job->input != NULL ? "i" : "",
+		 job->n_files > 0 ? "f" : "")) != ERR_OK ||
 	    (rc = put_runner(out)) != ERR_OK ||
 	    (rc = put_job(out, job)) != ERR_OK)
 		return rc;
@@ -106,7 +109,8 @@ outcome_request_plain(struct buf *out, const struct sandbox_job *job)
 	enum err rc;
 
 	if ((rc = buf_puts(out, "{\"args\":[\"main.py\"],\"files\":[")) !=
-	    ERR_OK || (rc = put_job(out, job)) != ERR_OK)
+		ERR_OK ||
+	    (rc = put_job(out, job)) != ERR_OK)
 		return rc;
 	return put_end(out, job);
 }

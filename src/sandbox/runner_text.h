@@ -6,8 +6,8 @@
 #include <stddef.h>
 
 struct runner_file {
-	const char *name;	/* "runner.py" */
-	const char *text;	/* followed by a NUL that len does not count */
+	const char *name; /* "runner.py" */
+	const char *text; /* followed by a NUL that len does not count */
 	size_t len;
 };
 

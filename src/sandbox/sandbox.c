@@ -33,7 +33,8 @@ outcome_kind_name(enum outcome_kind kind)
 		[OUTCOME_CANCELLED] = "cancelled",
 	};
 
-	return (unsigned)kind < OUTCOME_KIND_COUNT ? names[kind]
+	return (unsigned)kind < OUTCOME_KIND_COUNT
+	    ? names[kind]
 	    : names[OUTCOME_SANDBOX_ERROR];
 }
 

@@ -77,8 +77,8 @@ put(struct buf *out, uint32_t c)
 /* A line under construction, as a terminal sees it: characters and a cursor
  * that a carriage return or a backspace moves. */
 struct line {
-	struct buf *cells;	/* uint32_t each; borrowed */
-	size_t at;		/* the cursor, counted in cells */
+	struct buf *cells; /* uint32_t each; borrowed */
+	size_t at;         /* the cursor, counted in cells */
 };
 
 static size_t
@@ -245,8 +245,7 @@ plain_len(const unsigned char *p, size_t n)
 
 /* A whole line, without its newline. */
 static enum err
-clean_line(struct buf *out, struct line *line, const unsigned char *p,
-    size_t n)
+clean_line(struct buf *out, struct line *line, const unsigned char *p, size_t n)
 {
 	size_t len;
 	enum err rc;
@@ -295,12 +294,12 @@ is_border(const char *text, size_t n, size_t at)
 }
 
 enum err
-text_bound(struct buf *out, const char *text, size_t n, size_t budget,
-    bool *ret_cut)
+text_bound(
+    struct buf *out, const char *text, size_t n, size_t budget, bool *ret_cut)
 {
 	/* the widest form of the line between, so that all stays inside */
 	static const size_t line_max = sizeof("\n[… 18446744073709551615 "
-	    "bytes left out …]\n");
+					      "bytes left out …]\n");
 	size_t room = budget > line_max ? budget - line_max : 0;
 	size_t head, tail;
 	enum err rc;
@@ -314,7 +313,7 @@ text_bound(struct buf *out, const char *text, size_t n, size_t budget,
 			tail++;
 		if ((rc = buf_append(out, text, head)) != ERR_OK ||
 		    (rc = buf_printf(out, "\n[… %zu bytes left out …]\n",
-		    tail - head)) != ERR_OK ||
+			 tail - head)) != ERR_OK ||
 		    (rc = buf_append(out, text + tail, n - tail)) != ERR_OK)
 			return rc;
 	} else if ((rc = buf_append(out, text, n)) != ERR_OK) {

@@ -41,8 +41,8 @@ check_outcome(const struct outcome *o)
 	check((unsigned)o->kind < OUTCOME_KIND_COUNT);
 	check(o->kind == OUTCOME_OK ||
 	    (o->error_message != NULL && o->details != NULL));
-	check(o->text == NULL ||
-	    strlen(o->text) <= settings()->output_max + 256);
+	check(
+	    o->text == NULL || strlen(o->text) <= settings()->output_max + 256);
 	for (size_t i = 0; i < o->n_files; i++) {
 		const struct outcome_file *f = &o->files[i];
 
@@ -79,9 +79,10 @@ wrap(struct buf *body, const uint8_t *data, size_t n, uint8_t code)
 	check(buf_puts(body, "{\"stdout\":\"") == ERR_OK);
 	for (size_t i = 0; i < n; i++)
 		check(buf_printf(body, "\\u%04x", data[i]) == ERR_OK);
-	check(buf_printf(body, "\",\"returncode\":%d,\"files\":[{\"path\":"
-	    "\"__sandbox__/figure-1.png\",\"size\":1,\"content\":\"", code) ==
-	    ERR_OK);
+	check(buf_printf(body,
+		  "\",\"returncode\":%d,\"files\":[{\"path\":"
+		  "\"__sandbox__/figure-1.png\",\"size\":1,\"content\":\"",
+		  code) == ERR_OK);
 	check(base64_encode(body, data, n) == ERR_OK);
 	check(buf_puts(body, "\"}]}") == ERR_OK);
 }

@@ -34,13 +34,12 @@ is_clean(const char *text, size_t n)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-	CLEANUP_BUF struct buf once, twice, bound;
+	CLEANUP_BUF struct buf once = { .max = n * 6 + 64 };
+	CLEANUP_BUF struct buf twice = { .max = n * 36 + 64 };
+	CLEANUP_BUF struct buf bound = { .max = n * 6 + 4096 };
 	size_t budget = n > 0 ? 64 + data[0] : 64;
 	bool cut;
 
-	buf_init(&once, n * 6 + 64);
-	buf_init(&twice, n * 36 + 64);
-	buf_init(&bound, n * 6 + 4096);
 	check(text_clean(&once, (const char *)data, n) == ERR_OK);
 	check(is_clean(buf_str(&once), once.len));
 	check(text_clean(&twice, buf_str(&once), once.len) == ERR_OK);

@@ -24,16 +24,16 @@ enum err outcome_request_plain(struct buf *out, const struct sandbox_job *job)
 
 /* What came back over HTTP from the sandbox. */
 struct sandbox_reply {
-	enum err transport;	/* ERR_OK: an answer came; ERR_CLOSED: reset or
+	enum err transport; /* ERR_OK: an answer came; ERR_CLOSED: reset or
 				 * ended early; ERR_TIMEOUT; ERR_NOT_FOUND:
 				 * no connection, so nothing ran; ERR_LIMIT: the
 				 * answer was larger than sandbox_reply_max */
-	const char *transport_text;	/* in libcurl's words, borrowed */
-	long http_status;	/* 0 when there was none */
-	const char *content_type;	/* borrowed, may be NULL */
-	const char *body;	/* borrowed */
+	const char *transport_text; /* in libcurl's words, borrowed */
+	long http_status;           /* 0 when there was none */
+	const char *content_type;   /* borrowed, may be NULL */
+	const char *body;           /* borrowed */
 	size_t body_len;
-	uint64_t duration_ms;	/* measured around the request */
+	uint64_t duration_ms; /* measured around the request */
 };
 
 /* Turns a reply into an outcome; never fails but for ERR_NOMEM: whatever is

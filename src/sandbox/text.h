@@ -17,7 +17,7 @@ enum err text_clean(struct buf *out, const char *data, size_t n) MUST_CHECK;
 /* Appends text bounded to budget bytes: whole when it fits, else head and
  * tail cut at character borders with a line between that says how many bytes
  * are missing. *ret_cut tells which (may be NULL). text is valid UTF-8. */
-enum err text_bound(struct buf *out, const char *text, size_t n,
-    size_t budget, bool *ret_cut) MUST_CHECK;
+enum err text_bound(struct buf *out, const char *text, size_t n, size_t budget,
+    bool *ret_cut) MUST_CHECK;
 
 #endif

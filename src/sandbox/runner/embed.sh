@@ -17,7 +17,7 @@ bytes() {
 echo '#include "sandbox/runner_text.h"'
 n=0
 for file in "$folder"/*.py; do
-	echo "static const unsigned char text_$n[] = {"
+	echo "static const unsigned char text_${n}[] = {"
 	bytes "$file"
 	echo "	0 };"
 	n=$((n + 1))

@@ -291,8 +291,11 @@ slot_main(const struct plan *plan, unsigned index, int control)
 	signal(SIGPIPE, SIG_IGN);
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
 		return 1;
+	/* a jail that can't even be ended must not hold its place for ever */
+	alarm(GUARD_SECONDS);
 	if (prepare(&slot, index) != ERR_OK)
 		return 1;
+	alarm(0);
 	if ((rc = await_job(&slot)) == ERR_OK)
 		rc = serve(&slot);
 	jail_reap(&slot.jail, true);

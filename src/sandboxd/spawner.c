@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,11 +48,11 @@ write_init(const char *base)
 }
 
 static enum err
-lay_out(const struct plan *plan)
+lay_out(const struct plan *plan, uid_t uid, gid_t gid)
 {
 	enum err rc;
 
-	if ((rc = userns_enter()) != ERR_OK)
+	if ((rc = userns_settle(uid, gid)) != ERR_OK)
 		return rc;
 	if (mount("tmpfs", plan->base, "tmpfs", MS_NOSUID | MS_NODEV,
 		"size=64m,nr_inodes=64,mode=0755") != 0)
@@ -101,15 +102,13 @@ loop(const struct plan *plan, int socket)
 		if (rc == ERR_OK && fd >= 0)
 			fork_slot(plan, order.slot, fd, socket);
 	}
-	/* with SIGCHLD ignored this returns when the last child is gone */
-	while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
-		;
+	/* our end is that of all others here */
 }
 
 /* Nothing of the service stays open here but the socket. Signals go to the
  * service alone: a Ctrl-C reaches the whole group. */
 static void
-settle(int socket, pid_t parent)
+settle(int socket)
 {
 	syscall(SYS_close_range, 3u, (unsigned)socket - 1, 0u);
 	syscall(SYS_close_range, (unsigned)socket + 1, ~0u, 0u);
@@ -118,22 +117,20 @@ settle(int socket, pid_t parent)
 	signal(SIGTERM, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 	setsid();
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent)
-		_exit(1);
 }
 
 __attribute__((noreturn)) static void
-spawner_main(const struct plan *plan, int socket, pid_t parent)
+spawner_main(const struct plan *plan, int socket, uid_t uid, gid_t gid)
 {
 	struct channel_note note = { .kind = CHANNEL_READY };
 
-	settle(socket, parent);
-	if (lay_out(plan) != ERR_OK) {
+	settle(socket);
+	if (lay_out(plan, uid, gid) != ERR_OK) {
 		note.kind = CHANNEL_FAILED;
 		snprintf(note.text, sizeof(note.text), "user namespace: %s",
 		    strerror(errno));
 	}
+	/* a service that died before this is seen by the socket's end */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (channel_send(socket, &note, sizeof(note), -1) == ERR_OK &&
 	    note.kind == CHANNEL_READY)
@@ -177,24 +174,35 @@ await_ready(struct spawner *spawner, struct conf_fault *fault)
 	return ERR_OK;
 }
 
+/* A fork into new user, mount and pid namespaces. */
+static pid_t
+fork_into_namespaces(void)
+{
+	return (pid_t)syscall(SYS_clone,
+	    CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | SIGCHLD, NULL, NULL,
+	    NULL, NULL);
+}
+
 enum err
 spawner_open(
     struct spawner *spawner, const struct plan *plan, struct conf_fault *fault)
 {
-	pid_t self = getpid();
+	uid_t uid = geteuid();
+	gid_t gid = getegid();
+	char text[128];
 	int pair[2];
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
 		return ERR_SYS;
-	spawner->pid = fork();
-	if (spawner->pid == 0) {
-		close(pair[0]);
-		spawner_main(plan, pair[1], self);
-	}
+	spawner->pid = fork_into_namespaces();
+	if (spawner->pid == 0)
+		spawner_main(plan, pair[1], uid, gid);
+	snprintf(text, sizeof(text), "user namespace: %s", strerror(errno));
 	close(pair[1]);
 	spawner->socket = pair[0];
 	if (spawner->pid < 0) {
 		close(pair[0]);
+		spawner_explain(fault, text);
 		return ERR_SYS;
 	}
 	return await_ready(spawner, fault);

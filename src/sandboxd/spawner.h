@@ -1,8 +1,10 @@
 /*
- * A process with one thread, forked before the service has any state: it forks
- * the slots. It lives in a user and mount namespace of its own, where a tmpfs
- * of ours lies over plan->base; so nothing is left on the host's disk however
- * the service ends. Slots and jails die with it, and it with the service.
+ * A process with one thread, made before the service has any state: it forks
+ * the slots. It is the first process of a pid namespace, so that with it, and
+ * it dies with the service, the kernel ends every slot and jail at whatever
+ * stage (bubblewrap's --die-with-parent alone leaves its second process behind
+ * when the first is killed early). In its mount namespace a tmpfs of ours lies
+ * over plan->base, so nothing stays on the host's disk either.
  */
 #ifndef SANDBOXD_SPAWNER_H
 #define SANDBOXD_SPAWNER_H

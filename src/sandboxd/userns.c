@@ -35,14 +35,10 @@ map_self(uid_t uid, gid_t gid)
 }
 
 enum err
-userns_enter(void)
+userns_settle(uid_t uid, gid_t gid)
 {
-	uid_t uid = geteuid();
-	gid_t gid = getegid();
 	enum err rc;
 
-	if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
-		return ERR_SYS;
 	/* a process that dropped its privileges can't write its own maps
 	 * otherwise; /proc/self belongs to root then */
 	if (prctl(PR_SET_DUMPABLE, 1) != 0)
@@ -52,4 +48,15 @@ userns_enter(void)
 	if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
 		return ERR_SYS;
 	return ERR_OK;
+}
+
+enum err
+userns_enter(void)
+{
+	uid_t uid = geteuid();
+	gid_t gid = getegid();
+
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
+		return ERR_SYS;
+	return userns_settle(uid, gid);
 }

@@ -185,7 +185,8 @@ make_runs(struct cgroup *cg, unsigned slots, const struct cgroup_limits *limits,
 	return rc;
 }
 
-/* Makes PARENT/python-sandbox/PID, ours. */
+/* Makes PARENT/python-sandbox/PID, and gives only the latter away: services of
+ * several users share the former. */
 static enum err
 make_service(struct cgroup *cg, const char *parent, uid_t uid, gid_t gid)
 {
@@ -197,7 +198,7 @@ make_service(struct cgroup *cg, const char *parent, uid_t uid, gid_t gid)
 		return ERR_LIMIT;
 	snprintf(folder, sizeof(folder), "%s/" FOLDER,
 	    strcmp(parent, "/") == 0 ? "" : parent);
-	if ((rc = make_dir(folder, uid, gid)) != ERR_OK)
+	if ((rc = make_dir(folder, geteuid(), getegid())) != ERR_OK)
 		return rc;
 	sweep(folder);
 	snprintf(dir, CGROUP_PATH_MAX, "%.*s/%ld", CGROUP_PATH_MAX - 32, folder,

@@ -22,6 +22,8 @@
 #include "sandboxd/spawner.h"
 #include "sandboxd/userns.h"
 
+#define NO_PROC 1 /* status of a note: /proc can't be mounted */
+
 /* ---- the namespace that all slots share ---- */
 
 static enum err
@@ -54,6 +56,11 @@ lay_out(const struct plan *plan, uid_t uid, gid_t gid)
 
 	if ((rc = userns_settle(uid, gid)) != ERR_OK)
 		return rc;
+	/* bubblewrap looks its child up in /proc, by the pid that it has here */
+	if (getpid() == 1 &&
+	    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC,
+		NULL) != 0)
+		return ERR_NOT_FOUND;
 	if (mount("tmpfs", plan->base, "tmpfs", MS_NOSUID | MS_NODEV,
 		"size=64m,nr_inodes=64,mode=0755") != 0)
 		return ERR_SYS;
@@ -102,7 +109,10 @@ loop(const struct plan *plan, int socket)
 		if (rc == ERR_OK && fd >= 0)
 			fork_slot(plan, order.slot, fd, socket);
 	}
-	/* our end is that of all others here */
+	/* in a pid namespace our end is that of all others; else, with SIGCHLD
+	 * ignored, this returns when the last child is gone */
+	while (getpid() != 1 && (waitpid(-1, NULL, 0) > 0 || errno == EINTR))
+		;
 }
 
 /* Nothing of the service stays open here but the socket. Signals go to the
@@ -124,9 +134,12 @@ spawner_main(const struct plan *plan, int socket, uid_t uid, gid_t gid)
 {
 	struct channel_note note = { .kind = CHANNEL_READY };
 
+	enum err rc;
+
 	settle(socket);
-	if (lay_out(plan, uid, gid) != ERR_OK) {
+	if ((rc = lay_out(plan, uid, gid)) != ERR_OK) {
 		note.kind = CHANNEL_FAILED;
+		note.status = rc == ERR_NOT_FOUND ? NO_PROC : 0;
 		snprintf(note.text, sizeof(note.text), "user namespace: %s",
 		    strerror(errno));
 	}
@@ -165,36 +178,35 @@ await_ready(struct spawner *spawner, struct conf_fault *fault)
 	struct channel_note note = { .text = "" };
 	int fd = -1;
 
-	if (channel_receive(spawner->socket, &note, sizeof(note), &fd) !=
-		ERR_OK ||
-	    note.kind != CHANNEL_READY) {
-		spawner_explain(fault, note.text);
-		return ERR_SYS;
-	}
-	return ERR_OK;
+	if (channel_receive(spawner->socket, &note, sizeof(note), &fd) ==
+		ERR_OK &&
+	    note.kind == CHANNEL_READY)
+		return ERR_OK;
+	spawner_explain(fault, note.text);
+	return note.status == NO_PROC ? ERR_NOT_FOUND : ERR_SYS;
 }
 
-/* A fork into new user, mount and pid namespaces. */
+/* A fork into new namespaces. */
 static pid_t
-fork_into_namespaces(void)
+fork_into(unsigned long flags)
 {
-	return (pid_t)syscall(SYS_clone,
-	    CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | SIGCHLD, NULL, NULL,
-	    NULL, NULL);
+	return (pid_t)syscall(
+	    SYS_clone, flags | SIGCHLD, NULL, NULL, NULL, NULL);
 }
 
-enum err
-spawner_open(
-    struct spawner *spawner, const struct plan *plan, struct conf_fault *fault)
+static enum err
+try_open(struct spawner *spawner, const struct plan *plan, unsigned long flags,
+    struct conf_fault *fault)
 {
 	uid_t uid = geteuid();
 	gid_t gid = getegid();
 	char text[128];
 	int pair[2];
+	enum err rc;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
 		return ERR_SYS;
-	spawner->pid = fork_into_namespaces();
+	spawner->pid = fork_into(flags);
 	if (spawner->pid == 0)
 		spawner_main(plan, pair[1], uid, gid);
 	snprintf(text, sizeof(text), "user namespace: %s", strerror(errno));
@@ -205,7 +217,24 @@ spawner_open(
 		spawner_explain(fault, text);
 		return ERR_SYS;
 	}
-	return await_ready(spawner, fault);
+	if ((rc = await_ready(spawner, fault)) != ERR_OK)
+		spawner_close(spawner);
+	return rc;
+}
+
+enum err
+spawner_open(
+    struct spawner *spawner, const struct plan *plan, struct conf_fault *fault)
+{
+	unsigned long flags = CLONE_NEWUSER | CLONE_NEWNS;
+	enum err rc;
+
+	rc = try_open(spawner, plan, flags | CLONE_NEWPID, fault);
+	/* in a container that hides parts of /proc nobody may mount another;
+	 * then jails are ended one by one */
+	if (rc == ERR_NOT_FOUND)
+		rc = try_open(spawner, plan, flags, fault);
+	return rc;
 }
 
 enum err

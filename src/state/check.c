@@ -197,8 +197,7 @@ table_check_locked(struct table *t)
 	const struct table_header *h = t->head;
 	enum err rc = ERR_OK;
 
-	if (h->fold != 0 || h->totals_at > 1 ||
-	    h->endpoint_count > LIMIT_ENDPOINTS_MAX ||
+	if (h->fold != 0 || h->endpoint_count > LIMIT_ENDPOINTS_MAX ||
 	    (h->endpoint_count > 0 && h->endpoint_next >= h->endpoint_count)) {
 		state_fault_set("the header holds nonsense");
 		return ERR_INTERNAL;

@@ -26,7 +26,7 @@ expire_locked(struct table *t, uint64_t now)
 	}
 }
 
-static uint32_t
+uint32_t
 ticket_find_locked(const struct table *t, const struct limit_ticket *ticket)
 {
 	uint32_t high = table_high(t, POOL_TICKET);

@@ -34,12 +34,16 @@ move_totals_locked(struct move *m)
 {
 	const struct table_header *from = m->from->head;
 	struct table_header *to = m->to->head;
-	uint32_t at = to->totals_at & 1;
+	uint64_t at = to->totals_at & 1;
+
+	/* done before by one who died then */
+	if (to->totals_at >> 32 == from->id)
+		return;
 
 	for (size_t i = 0; i < TABLE_METRICS; i++)
 		STORE(to->totals[at ^ 1][i],
 		    to->totals[at][i] + from->totals[from->totals_at & 1][i]);
-	STORE(to->totals_at, at ^ 1);
+	STORE(to->totals_at, (uint64_t)from->id << 32 | (at ^ 1));
 }
 
 static bool
@@ -109,11 +113,15 @@ move_call_locked(struct move *m, const struct call_slot *old)
 static void
 move_ticket_locked(struct move *m, const struct ticket_slot *old)
 {
+	struct limit_ticket ticket = { .number = old->number };
 	const struct client_slot *client = table_client(m->from, old->client);
 	uint32_t c = client_slot_locked(m->to, client->hash), i;
 	struct table_header *h = m->to->head;
 	struct ticket_slot *new;
 
+	/* moved before by one who died then */
+	if (ticket_find_locked(m->to, &ticket) != TABLE_NONE)
+		return;
 	if (c == TABLE_NONE ||
 	    (i = table_take_locked(m->to, POOL_TICKET)) == TABLE_NONE)
 		return;
@@ -196,8 +204,7 @@ table_move(struct state *state, struct table *old, struct table *new)
 		m.since_ms = old->head->moved_ms;
 		move_endpoints_locked(&m);
 		move_slots_locked(&m);
-		/* last: when we die before, the next process is the first; a
-		 * death between these two counts the totals twice */
+		/* last: when we die before, the next process is the first */
 		if (m.since_ms == 0) {
 			move_totals_locked(&m);
 			STORE(old->head->moved_ms, clock_ms());

@@ -92,8 +92,7 @@ process_fold_finish_locked(struct table *t)
 
 	if (fold == 0)
 		return;
-	/* bit 31 says which totals are the new ones */
-	STORE(h->totals_at, fold >> 31);
+	STORE(h->totals_at, (h->totals_at & ~1ull) | fold >> 31);
 	fold &= 0x7fffffff;
 	if (fold - 1 < t->sizes.slots[POOL_PROCESS]) {
 		struct process_slot *p = table_process(t, fold - 1);
@@ -110,7 +109,7 @@ process_fold_locked(struct table *t, uint32_t slot)
 {
 	struct table_header *h = t->head;
 	struct process_slot *p = table_process(t, slot);
-	uint32_t at = h->totals_at & 1, to = at ^ 1;
+	uint32_t at = (uint32_t)(h->totals_at & 1), to = at ^ 1;
 
 	for (size_t i = 0; i < TABLE_METRICS; i++) {
 		uint64_t n = __atomic_load_n(&p->counters[i], __ATOMIC_RELAXED);

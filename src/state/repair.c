@@ -186,8 +186,6 @@ table_repair_locked(struct table *t)
 	struct table_header *h = t->head;
 
 	process_fold_finish_locked(t);
-	if (h->totals_at > 1)
-		STORE(h->totals_at, 0);
 	if (h->endpoint_count > LIMIT_ENDPOINTS_MAX)
 		STORE(h->endpoint_count, 0);
 	if (h->endpoint_next >= h->endpoint_count)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/rnd.h"
 #include "state/table.h"
 
 #define NAMES_MAX 8
@@ -179,7 +180,8 @@ make(struct table *t, const struct table_sizes *sizes)
 	if (map_file(t, sizes) != ERR_OK)
 		return ERR_SYS;
 	h = t->head;
-	if (mutex_make(&h->lock) != ERR_OK)
+	if (rnd_bytes(&h->id, sizeof(h->id)) != ERR_OK ||
+	    mutex_make(&h->lock) != ERR_OK)
 		return ERR_SYS;
 	for (int kind = 0; kind < POOL_COUNT; kind++)
 		STORE(h->pools[kind].size, sizes->slots[kind]);

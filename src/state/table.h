@@ -164,10 +164,13 @@ struct table_header {
 	uint32_t endpoint_count;
 	uint32_t endpoint_next; /* whose turn it is */
 	struct endpoint endpoints[LIMIT_ENDPOINTS_MAX];
-	/* Sums of processes that ended; totals[totals_at] holds. A fold is
-	 * prepared in the other one and committed by the store of fold
-	 * (process slot + 1), which the repair completes. */
-	uint32_t totals_at;
+	/* Sums of processes that ended. The lowest bit of totals_at says which
+	 * ones hold; its upper half is the id of the segment whose totals were
+	 * taken over, so that one store commits both. A fold is prepared in
+	 * the other ones and committed by the store of fold (process slot + 1,
+	 * bit 31 which ones), which the repair completes. */
+	uint64_t totals_at;
+	uint32_t id; /* random */
 	uint32_t fold;
 	uint64_t totals[2][TABLE_METRICS];
 };
@@ -356,6 +359,8 @@ void peer_done(struct state *state);
 
 /* limit.c */
 uint32_t client_slot_locked(struct table *t, uint64_t hash);
+uint32_t
+ticket_find_locked(const struct table *t, const struct limit_ticket *ticket);
 
 /* queue.c */
 

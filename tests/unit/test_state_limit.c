@@ -182,7 +182,7 @@ turns_are_even_in_the_long_run(void **state)
 static void
 who_leaves_tells_whose_turn_it_is(void **state)
 {
-	struct state *s = must_open(*state);
+	struct state *s = must_open(*state), *b = must_open(*state);
 	struct limit_ticket run[2], wait[3];
 
 	assert_int_equal(limit_endpoints(s, 1, 2, stops_all), ERR_OK);
@@ -190,18 +190,20 @@ who_leaves_tells_whose_turn_it_is(void **state)
 		run[i] = enter(s, "c");
 		assert_true(asks(s, &run[i]));
 	}
-	for (int i = 0; i < 3; i++)
-		wait[i] = enter(s, "c");
+	wait[0] = enter(b, "c");
+	wait[1] = enter(s, "c");
+	wait[2] = enter(s, "c");
 	/* two places, two calls told, even before the first has asked */
-	assert_true(leave(s, &run[0]) == state_process(s));
+	assert_true(leave(s, &run[0]) == state_process(b));
 	assert_true(leave(s, &run[1]) == state_process(s));
 	assert_true(asks(s, &wait[1]));
-	assert_true(asks(s, &wait[0]));
+	assert_true(asks(b, &wait[0]));
 	assert_false(asks(s, &wait[2]));
 	/* one who gives up waiting frees no place */
 	assert_true(leave(s, &wait[2]) == 0);
-	assert_true(leave(s, &wait[0]) == 0);
+	assert_true(leave(b, &wait[0]) == 0);
 	must_hold(s);
+	state_close(b);
 	state_close(s);
 }
 

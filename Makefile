@@ -212,7 +212,11 @@ bench: packages-test
 	$(VENV)/bin/python tests/bench/bench.py $(BENCH_ARGS)
 
 lint: packages-test
+	@$(MAKE) --no-print-directory programs
 	@sh tests/lint.sh $(CC)
+
+readme-table: programs
+	sh tests/readme-table.sh $(BUILD)/python-sandbox.fcgi
 
 # ---- installing ----------------------------------------------------------
 install: programs

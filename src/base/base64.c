@@ -26,8 +26,9 @@ base64_decode(struct buf *out, const char *text, size_t n)
 	if ((rc = buf_reserve(out, len)) != ERR_OK)
 		return rc;
 	base64_decode_init(&ctx);
-	if (!base64_decode_update(&ctx, &len, (uint8_t *)out->data + out->len,
-	    n, text) || !base64_decode_final(&ctx)) {
+	if (!base64_decode_update(
+		&ctx, &len, (uint8_t *)out->data + out->len, n, text) ||
+	    !base64_decode_final(&ctx)) {
 		out->data[out->len] = '\0';
 		return ERR_PARSE;
 	}

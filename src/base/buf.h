@@ -11,10 +11,10 @@
 #include "base/err.h"
 
 struct buf {
-	char *data;		/* owned; NULL until the first byte */
-	size_t len;		/* bytes in use, without the NUL */
-	size_t cap;		/* bytes allocated */
-	size_t max;		/* most that len may become */
+	char *data; /* owned; NULL until the first byte */
+	size_t len; /* bytes in use, without the NUL */
+	size_t cap; /* bytes allocated */
+	size_t max; /* most that len may become */
 };
 
 /* Makes an empty buffer that will hold at most max bytes. */

@@ -15,15 +15,16 @@
 struct row {
 	const char *name;
 	enum conf_type type;
-	size_t offset;		/* of the field in struct conf */
+	size_t offset; /* of the field in struct conf */
 	const char *dflt;
-	uint64_t min, max;	/* of the value; of the length for CONF_STR */
+	uint64_t min, max; /* of the value; of the length for CONF_STR */
 	const char *help;
 };
 
 static const struct row rows[] = {
-#define ROW(type, name, dflt, min, max, help) { #name, CONF_##type, \
-	offsetof(struct conf, name), dflt, min, max, help },
+#define ROW(type, name, dflt, min, max, help) \
+	{ #name, CONF_##type, offsetof(struct conf, name), dflt, min, max, \
+		help },
 	CONF_ROWS(ROW)
 #undef ROW
 };
@@ -36,14 +37,10 @@ struct unit {
 };
 
 /* The largest unit comes first: printing takes the first that divides. */
-static const struct unit byte_units[] = {
-	{ "G", 1ULL << 30 }, { "M", 1ULL << 20 }, { "K", 1ULL << 10 },
-	{ "", 1 }, { NULL, 0 }
-};
-static const struct unit time_units[] = {
-	{ "h", 3600000 }, { "m", 60000 }, { "s", 1000 }, { "ms", 1 },
-	{ NULL, 0 }
-};
+static const struct unit byte_units[] = { { "G", 1ULL << 30 },
+	{ "M", 1ULL << 20 }, { "K", 1ULL << 10 }, { "", 1 }, { NULL, 0 } };
+static const struct unit time_units[] = { { "h", 3600000 }, { "m", 60000 },
+	{ "s", 1000 }, { "ms", 1 }, { NULL, 0 } };
 static const struct unit no_units[] = { { "", 1 }, { NULL, 0 } };
 
 static const struct unit *
@@ -104,8 +101,8 @@ print_number(char *out, size_t size, enum conf_type type, uint64_t value)
 
 	while (u[1].name != NULL && (value == 0 || value % u->factor != 0))
 		u++;
-	snprintf(out, size, "%llu%s",
-	    (unsigned long long)(value / u->factor), u->name);
+	snprintf(out, size, "%llu%s", (unsigned long long)(value / u->factor),
+	    u->name);
 }
 
 static enum err
@@ -134,10 +131,12 @@ set_number(struct conf *conf, const struct row *row, const char *value,
 bad:
 	print_number(lo, sizeof(lo), row->type, row->min);
 	print_number(hi, sizeof(hi), row->type, row->max);
-	set_fault(fault, "%s = %.64s: wanted %s from %s to %s", row->name, value,
-	    row->type == CONF_BYTES ? "bytes (a number, with K, M or G)" :
-	    row->type == CONF_MS ? "a duration (with ms, s, m or h)" :
-	    "a number", lo, hi);
+	set_fault(fault, "%s = %.64s: wanted %s from %s to %s", row->name,
+	    value,
+	    row->type == CONF_BYTES    ? "bytes (a number, with K, M or G)"
+		: row->type == CONF_MS ? "a duration (with ms, s, m or h)"
+				       : "a number",
+	    lo, hi);
 	return ERR_CONF;
 }
 
@@ -157,8 +156,10 @@ set_string(struct conf *conf, const struct row *row, const char *value,
 	}
 	for (const char *c = value; *c != '\0'; c++) {
 		if ((unsigned char)*c < 0x20 || *c == '"') {
-			set_fault(fault, "%s: a control character or a quote "
-			    "stands in the value", row->name);
+			set_fault(fault,
+			    "%s: a control character or a quote "
+			    "stands in the value",
+			    row->name);
 			return ERR_CONF;
 		}
 	}
@@ -176,8 +177,8 @@ set_bool(struct conf *conf, const struct row *row, const char *value,
 	bool yes = strcmp(value, "yes") == 0;
 
 	if (!yes && strcmp(value, "no") != 0) {
-		set_fault(fault, "%s = %.64s: wanted yes or no", row->name,
-		    value);
+		set_fault(
+		    fault, "%s = %.64s: wanted yes or no", row->name, value);
 		return ERR_CONF;
 	}
 	*(bool *)field(conf, row) = yes;
@@ -208,8 +209,8 @@ conf_init(struct conf *conf)
 
 	*conf = (struct conf){ 0 };
 	for (size_t i = 0; i < N_ROWS; i++) {
-		if ((rc = set_row(conf, &rows[i], rows[i].dflt, NULL))
-		    != ERR_OK) {
+		if ((rc = set_row(conf, &rows[i], rows[i].dflt, NULL)) !=
+		    ERR_OK) {
 			conf_done(conf);
 			return rc;
 		}
@@ -237,8 +238,10 @@ conf_set(struct conf *conf, const char *name, const char *value,
 	const struct row *row = find_row(name);
 
 	if (row == NULL) {
-		set_fault(fault, "%.64s: there is no such setting "
-		    "(--print-config lists them)", name);
+		set_fault(fault,
+		    "%.64s: there is no such setting "
+		    "(--print-config lists them)",
+		    name);
 		return ERR_NOT_FOUND;
 	}
 	return set_row(conf, row, value, fault);
@@ -338,8 +341,8 @@ load_env_item(struct conf *conf, const char *item, struct conf_fault *fault)
 	if (strncmp(item, ENV_PREFIX, skip) != 0 ||
 	    strncmp(item, ENV_FILE "=", sizeof(ENV_FILE)) == 0)
 		return ERR_OK;
-	if (!env_to_name(name, sizeof(name), item + skip,
-	    (size_t)(eq - item) - skip)) {
+	if (!env_to_name(
+		name, sizeof(name), item + skip, (size_t)(eq - item) - skip)) {
 		set_fault(fault, "%.64s…: there is no such setting", item);
 		return ERR_CONF;
 	}
@@ -393,8 +396,8 @@ take_option(const char *name, int *argc, char **argv, int i, bool *ret_missing)
 
 /* Finds the file option; NULL when there is none. */
 static enum err
-take_file(int *argc, char **argv, const char **ret_path,
-    struct conf_fault *fault)
+take_file(
+    int *argc, char **argv, const char **ret_path, struct conf_fault *fault)
 {
 	bool missing;
 	char *value;
@@ -489,8 +492,8 @@ print_value(const struct conf *conf, const struct row *row, FILE *out)
 		fprintf(out, "\"%s\"", *(char *const *)const_field(conf, row));
 		return;
 	case CONF_BOOL:
-		fputs(*(const bool *)const_field(conf, row) ? "yes" : "no",
-		    out);
+		fputs(
+		    *(const bool *)const_field(conf, row) ? "yes" : "no", out);
 		return;
 	case CONF_INT:
 	case CONF_BYTES:
@@ -551,8 +554,8 @@ conf_print_table(FILE *out)
 }
 
 enum err
-conf_each(const char *list, enum err (*each)(const char *item, void *arg),
-    void *arg)
+conf_each(
+    const char *list, enum err (*each)(const char *item, void *arg), void *arg)
 {
 	CLEANUP_FREE char *copy = strdup(list);
 	char *save = NULL;
@@ -561,7 +564,7 @@ conf_each(const char *list, enum err (*each)(const char *item, void *arg),
 	if (copy == NULL)
 		return ERR_NOMEM;
 	for (char *item = strtok_r(copy, ", \t", &save); item != NULL;
-	    item = strtok_r(NULL, ", \t", &save)) {
+	     item = strtok_r(NULL, ", \t", &save)) {
 		if ((rc = each(item, arg)) != ERR_OK)
 			return rc;
 	}

@@ -17,18 +17,18 @@ static const struct err_info table[ERR_COUNT] = {
 	[ERR_BUSY] = { "busy", 503, -32603, "busy, try again" },
 	[ERR_EXPIRED] = { "expired", 410, -32002, "its time is over" },
 	[ERR_HTTP_BAD_REQUEST] = { "http_bad_request", 400, -32600,
-		"bad request" },
+	    "bad request" },
 	[ERR_HTTP_FORBIDDEN] = { "http_forbidden", 403, -32600, "forbidden" },
 	[ERR_HTTP_METHOD] = { "http_method", 405, -32600,
-		"method not allowed" },
+	    "method not allowed" },
 	[ERR_HTTP_TOO_LARGE] = { "http_too_large", 413, -32600,
-		"the body is too large" },
+	    "the body is too large" },
 	[ERR_HTTP_MEDIA_TYPE] = { "http_media_type", 415, -32600,
-		"unsupported media type" },
+	    "unsupported media type" },
 	[ERR_HTTP_HEADERS] = { "http_headers", 431, -32600,
-		"the header fields are too large" },
+	    "the header fields are too large" },
 	[ERR_HTTP_UNAVAILABLE] = { "http_unavailable", 503, -32603,
-		"temporarily unavailable" },
+	    "temporarily unavailable" },
 	[ERR_RPC_PARSE] = { "rpc_parse", 400, -32700, "Parse error" },
 	[ERR_RPC_REQUEST] = { "rpc_request", 400, -32600, "Invalid Request" },
 	[ERR_RPC_METHOD] = { "rpc_method", 200, -32601, "Method not found" },
@@ -41,5 +41,5 @@ err_info(enum err err)
 	unsigned i = (unsigned)err;
 
 	return i < ERR_COUNT && table[i].name != NULL ? &table[i]
-	    : &table[ERR_INTERNAL];
+						      : &table[ERR_INTERNAL];
 }

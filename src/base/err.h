@@ -11,19 +11,19 @@
 enum err {
 	ERR_OK = 0,
 	/* the process and its surroundings */
-	ERR_NOMEM,		/* memory could not be had */
-	ERR_SYS,		/* a system call failed; errno says why */
-	ERR_CONF,		/* a setting is wrong; the log says which */
-	ERR_INTERNAL,		/* a promise of our own was broken */
+	ERR_NOMEM,    /* memory could not be had */
+	ERR_SYS,      /* a system call failed; errno says why */
+	ERR_CONF,     /* a setting is wrong; the log says which */
+	ERR_INTERNAL, /* a promise of our own was broken */
 	/* what came in */
-	ERR_LIMIT,		/* a buffer, list or depth reached its maximum */
-	ERR_PARSE,		/* not the format it should be */
-	ERR_TRUNCATED,		/* ended before its announced length */
-	ERR_NOT_FOUND,		/* there is no such thing */
-	ERR_CLOSED,		/* the peer is gone */
-	ERR_TIMEOUT,		/* did not happen in time */
-	ERR_BUSY,		/* a bounded queue is full; try again */
-	ERR_EXPIRED,		/* was there, but its time is over */
+	ERR_LIMIT,     /* a buffer, list or depth reached its maximum */
+	ERR_PARSE,     /* not the format it should be */
+	ERR_TRUNCATED, /* ended before its announced length */
+	ERR_NOT_FOUND, /* there is no such thing */
+	ERR_CLOSED,    /* the peer is gone */
+	ERR_TIMEOUT,   /* did not happen in time */
+	ERR_BUSY,      /* a bounded queue is full; try again */
+	ERR_EXPIRED,   /* was there, but its time is over */
 	/* HTTP */
 	ERR_HTTP_BAD_REQUEST,
 	ERR_HTTP_FORBIDDEN,
@@ -41,10 +41,10 @@ enum err {
 };
 
 struct err_info {
-	const char *name;	/* stable, for logs: "rpc_params" */
-	int http_status;	/* what an HTTP peer is told */
-	int rpc_code;		/* what a JSON-RPC peer is told */
-	const char *text;	/* one sentence without a full stop */
+	const char *name; /* stable, for logs: "rpc_params" */
+	int http_status;  /* what an HTTP peer is told */
+	int rpc_code;     /* what a JSON-RPC peer is told */
+	const char *text; /* one sentence without a full stop */
 };
 
 /* The row of an error. Never NULL, also for values out of range. Borrowed,

@@ -10,8 +10,12 @@
 
 #include "base/err.h"
 
-enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO,
-	LOG_LEVEL_DEBUG };
+enum log_level {
+	LOG_LEVEL_ERROR,
+	LOG_LEVEL_WARN,
+	LOG_LEVEL_INFO,
+	LOG_LEVEL_DEBUG
+};
 
 /* Sets what is written: events up to and including level, to fd (borrowed,
  * stays open). Until called: warnings to standard error. */
@@ -23,8 +27,8 @@ void log_event(enum log_level level, const char *event, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* The level of a name ("error" … "debug"). ERR_NOT_FOUND. */
-enum err log_level_parse(const char *name, enum log_level *ret_level)
-    MUST_CHECK;
+enum err
+log_level_parse(const char *name, enum log_level *ret_level) MUST_CHECK;
 
 #define log_error(event, ...) log_event(LOG_LEVEL_ERROR, event, __VA_ARGS__)
 #define log_warn(event, ...) log_event(LOG_LEVEL_WARN, event, __VA_ARGS__)

@@ -63,8 +63,8 @@ base64_goes_both_ways(void **state)
 		buf_init(&back, 1000);
 		assert_int_equal(base64_encode(&text, bytes, n), ERR_OK);
 		assert_int_equal(text.len, (n + 2) / 3 * 4);
-		assert_int_equal(base64_decode(&back, buf_str(&text), text.len),
-		    ERR_OK);
+		assert_int_equal(
+		    base64_decode(&back, buf_str(&text), text.len), ERR_OK);
 		assert_int_equal(back.len, n);
 		assert_memory_equal(buf_str(&back), bytes, n);
 		buf_done(&text);

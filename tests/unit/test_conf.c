@@ -40,14 +40,15 @@ values_take_units_and_bounds(void **state)
 	assert_non_null(strstr(fault.text, "body_max"));
 	assert_non_null(strstr(fault.text, "1K to 256M"));
 	assert_int_equal(conf_set(&conf, "body_max", "-1", &fault), ERR_CONF);
-	assert_int_equal(conf_set(&conf, "body_max", "99999999999999999999",
-	    &fault), ERR_CONF);
+	assert_int_equal(
+	    conf_set(&conf, "body_max", "99999999999999999999", &fault),
+	    ERR_CONF);
 	assert_int_equal(conf_set(&conf, "body_max", "2 M", &fault), ERR_CONF);
 	assert_int_equal(conf.body_max, 2 << 20);
-	assert_int_equal(conf_set(&conf, "no_such", "1", &fault),
-	    ERR_NOT_FOUND);
-	assert_int_equal(conf_set(&conf, "text_json", "maybe", &fault),
-	    ERR_CONF);
+	assert_int_equal(
+	    conf_set(&conf, "no_such", "1", &fault), ERR_NOT_FOUND);
+	assert_int_equal(
+	    conf_set(&conf, "text_json", "maybe", &fault), ERR_CONF);
 	conf_done(&conf);
 }
 
@@ -55,8 +56,8 @@ static void
 environment_is_read_and_typos_are_refused(void **state)
 {
 	char *good[] = { "PYTHON_SANDBOX_OUTPUT_MAX=1K",
-		"SNEKBOX_URL=http://x/eval", "HOME=/", "PYTHON_SANDBOX_LISTEN=",
-		NULL };
+		"SNEKBOX_URL=http://x/eval", "HOME=/",
+		"PYTHON_SANDBOX_LISTEN=", NULL };
 	char *bad[] = { "PYTHON_SANDBOX_OUTPUT_MAXX=1K", NULL };
 	struct conf_fault fault;
 	struct conf conf;

@@ -2,6 +2,7 @@
 
 Nothing here but pytest and the standard library.
 """
+import atexit
 import contextlib
 import http.client
 import json
@@ -223,6 +224,7 @@ def make_folder(mode):
     """A folder that the service's user can use, and a copy of the binary
     where he can reach it."""
     folder = tempfile.mkdtemp(prefix="sandboxd-test-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.chmod(folder, 0o755)
     run = os.path.join(folder, "run")
     os.mkdir(run, 0o750)

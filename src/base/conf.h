@@ -86,6 +86,15 @@
 	    "instance name of the shared table; empty: default") \
 	X(STR, run_dir, "", 0, 80, \
 	    "folder for sockets between processes; empty: chosen") \
+	X(MS, session_idle, "24h", 1000, 2592000000, \
+	    "how long a session of Streamable HTTP is kept without a " \
+	    "message") \
+	X(MS, events_time, "5m", 100, 86400000, \
+	    "how long the events of a stream are kept for clients that come " \
+	    "back") \
+	X(BYTES, events_bytes, "256M", 0, 68719476736, \
+	    "bytes of all kept events; the oldest go first; 0: none are " \
+	    "kept") \
 	X(MS, shutdown_grace, "7s", 0, 600000, \
 	    "time in which runs may finish after SIGTERM") \
 	/* admission */ \

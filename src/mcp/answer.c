@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "mcp/call.h"
 #include "mcp/content.h"
+#include "mcp/identity.h"
 #include "state/metrics.h"
 
 static void
@@ -117,6 +118,8 @@ build_answer(struct call *call)
 
 	view.reserved = strlen(call->message->id) +
 	    strlen("{\"jsonrpc\":\"2.0\",\"id\":,\"result\":}");
+	if (call->revision >= REVISION_2026_07_28)
+		view.reserved += IDENTITY_TAIL_MAX;
 	if (call->prepared == ERR_RPC_PARAMS) {
 		rc = content_refusal(&result, call->fault.text);
 	} else {
@@ -126,6 +129,8 @@ build_answer(struct call *call)
 		if (rc == ERR_OK)
 			rc = content_result(&result, &view);
 	}
+	if (rc == ERR_OK)
+		rc = identity_tail(&result, 0, call->revision, false);
 	return rc != ERR_OK
 	    ? rc
 	    : rpc_result(&call->answer, call->message->id, buf_str(&result));

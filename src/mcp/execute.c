@@ -154,6 +154,23 @@ execute_cancel(struct mcp_session *session, const char *id)
 		cancel(call);
 }
 
+bool
+execute_cancel_of(struct mcp *mcp, const char *session_id, const char *raw_id)
+{
+	struct call *call;
+
+	TAILQ_FOREACH(call, &mcp->calls, of_mcp)
+	{
+		if (call->session != NULL &&
+		    strcmp(call->session->id, session_id) == 0 &&
+		    strcmp(call->message->id, raw_id) == 0) {
+			cancel(call);
+			return true;
+		}
+	}
+	return false;
+}
+
 void
 execute_cancel_all(struct mcp_session *session)
 {

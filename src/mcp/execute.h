@@ -18,6 +18,11 @@ void execute_call(struct request *request);
  * Unknown ids are passed over. */
 void execute_cancel(struct mcp_session *session, const char *id);
 
+/* The same for whichever mcp_session serves the session of that id; returns
+ * whether there was such a call. */
+bool
+execute_cancel_of(struct mcp *mcp, const char *session_id, const char *raw_id);
+
 /* Cancels all calls of a session that ends. */
 void execute_cancel_all(struct mcp_session *session);
 

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "mcp/core.h"
 #include "mcp/execute.h"
+#include "mcp/identity.h"
 #include "mcp/method.h"
 #include "mcp/tool.h"
 #include "state/limit.h"
@@ -28,6 +29,8 @@ list_tools(struct mcp *mcp)
 	for (unsigned i = REVISION_NONE + 1; i < REVISION_COUNT; i++) {
 		buf_init(&out, TOOLS_MAX_BYTES);
 		rc = tool_list(&out, mcp->conf, (enum revision)i);
+		if (rc == ERR_OK)
+			rc = identity_tail(&out, 0, (enum revision)i, true);
 		if (rc == ERR_OK &&
 		    (mcp->tools[i] = buf_steal(&out, NULL)) == NULL)
 			rc = ERR_NOMEM;
@@ -185,6 +188,24 @@ mcp_session_free(struct mcp_session *session)
 	free(session->id);
 	free(session->client);
 	free(session);
+}
+
+void
+mcp_session_stateless(struct mcp_session *session)
+{
+	session->revision = REVISION_2026_07_28;
+}
+
+enum revision
+mcp_session_revision(const struct mcp_session *session)
+{
+	return session->revision;
+}
+
+bool
+mcp_cancel(struct mcp *mcp, const char *session_id, const char *raw_id)
+{
+	return execute_cancel_of(mcp, session_id, raw_id);
 }
 
 bool

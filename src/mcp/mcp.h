@@ -72,6 +72,18 @@ void mcp_session_free(struct mcp_session *session);
 void mcp_handle(struct mcp_session *session, struct rpc_message *message,
     struct sink *sink);
 
+/* Makes a new session serve requests of 2026-07-28, which need no
+ * initialize. */
+void mcp_session_stateless(struct mcp_session *session);
+
+/* REVISION_NONE before initialize. */
+enum revision mcp_session_revision(const struct mcp_session *session);
+
+/* Cancels the call of this typed raw id that runs here for a session of that
+ * id, whichever mcp_session it is; its sink is dropped. Returns whether there
+ * was one. */
+bool mcp_cancel(struct mcp *mcp, const char *session_id, const char *raw_id);
+
 /* Whether a call of the session is under way. */
 bool mcp_session_busy(const struct mcp_session *session);
 

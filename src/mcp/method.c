@@ -3,22 +3,9 @@
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "mcp/execute.h"
+#include "mcp/identity.h"
 #include "mcp/method.h"
 #include "mcp/tool.h"
-
-#ifndef VERSION
-#define VERSION "0"
-#endif
-
-#define SERVER_NAME "python-sandbox-mcp"
-#define SERVER_TITLE "Python Sandbox"
-#define SERVER_DESCRIPTION \
-	"Runs Python programs in a sandbox and returns text and figures."
-#define INSTRUCTIONS \
-	"Call execute_python_code with a whole Python program. Every call " \
-	"runs " \
-	"in a fresh sandbox without network; nothing is kept between calls. " \
-	"Print what you want to read; matplotlib figures come back as images."
 
 #define NAME_SHOWN 64 /* bytes of a foreign name that are quoted back */
 
@@ -52,39 +39,6 @@ shown(const char *name)
 
 /* ---- requests ----------------------------------------------------------- */
 
-/* serverInfo with the members that the schema of the revision has. */
-static enum err
-append_server(struct buf *out, enum revision revision)
-{
-	enum err rc;
-
-	rc = buf_puts(out, "{\"name\":\"" SERVER_NAME "\"");
-	if (rc == ERR_OK && revision >= REVISION_2025_06_18)
-		rc = buf_puts(out, ",\"title\":\"" SERVER_TITLE "\"");
-	if (rc == ERR_OK && revision >= REVISION_2025_11_25)
-		rc = buf_puts(
-		    out, ",\"description\":\"" SERVER_DESCRIPTION "\"");
-	if (rc == ERR_OK)
-		rc = buf_puts(out, ",\"version\":\"" VERSION "\"}");
-	return rc;
-}
-
-static enum err
-append_initialized(struct buf *out, enum revision revision)
-{
-	enum err rc;
-
-	rc = buf_printf(out,
-	    "{\"protocolVersion\":\"%s\","
-	    "\"capabilities\":{\"tools\":{}},\"serverInfo\":",
-	    revision_name(revision));
-	if (rc == ERR_OK)
-		rc = append_server(out, revision);
-	if (rc == ERR_OK)
-		rc = buf_puts(out, ",\"instructions\":\"" INSTRUCTIONS "\"}");
-	return rc;
-}
-
 /* An unknown version, also one newer than us, gets our newest: the client
  * decides whether it can live with that. */
 static void
@@ -109,9 +63,10 @@ handle_initialize(struct request *request)
 		    revision_name(REVISION_NEWEST));
 		return;
 	}
-	if (revision_parse(version, &revision) != ERR_OK)
+	if (revision_parse(version, &revision) != ERR_OK ||
+	    revision > REVISION_NEWEST)
 		revision = REVISION_NEWEST;
-	if ((rc = append_initialized(&out, revision)) != ERR_OK) {
+	if ((rc = identity_initialized(&out, revision)) != ERR_OK) {
 		request_error(request, rc, "%s", err_info(rc)->text);
 		return;
 	}
@@ -169,13 +124,27 @@ handle_tools_call(struct request *request)
 		execute_call(request);
 }
 
+static void
+handle_discover(struct request *request)
+{
+	CLEANUP_BUF struct buf out = { .max = 4096 };
+	enum err rc = identity_discovered(&out);
+
+	if (rc != ERR_OK)
+		request_error(request, rc, "%s", err_info(rc)->text);
+	else
+		request_result(request, buf_str(&out));
+}
+
 static const struct method methods[] = {
 	{ "initialize", REVISION_2024_11_05, REVISION_2025_11_25, true,
 	    handle_initialize },
 	{ "ping", REVISION_2024_11_05, REVISION_2025_11_25, true, handle_ping },
-	{ "tools/list", REVISION_2024_11_05, REVISION_2025_11_25, false,
+	{ "server/discover", REVISION_2026_07_28, REVISION_2026_07_28, false,
+	    handle_discover },
+	{ "tools/list", REVISION_2024_11_05, REVISION_2026_07_28, false,
 	    handle_tools_list },
-	{ "tools/call", REVISION_2024_11_05, REVISION_2025_11_25, false,
+	{ "tools/call", REVISION_2024_11_05, REVISION_2026_07_28, false,
 	    handle_tools_call },
 };
 

@@ -8,6 +8,7 @@ static const char *const names[REVISION_COUNT] = {
 	[REVISION_2025_03_26] = "2025-03-26",
 	[REVISION_2025_06_18] = "2025-06-18",
 	[REVISION_2025_11_25] = "2025-11-25",
+	[REVISION_2026_07_28] = "2026-07-28",
 };
 
 const char *

@@ -11,8 +11,9 @@ enum revision {
 	REVISION_2025_03_26,
 	REVISION_2025_06_18,
 	REVISION_2025_11_25,
+	REVISION_2026_07_28, /* stateless: never negotiated */
 	REVISION_COUNT,
-	REVISION_NEWEST = REVISION_COUNT - 1
+	REVISION_NEWEST = REVISION_2025_11_25 /* that initialize gives */
 };
 
 /* "2025-11-25"; "" for REVISION_NONE. Borrowed, lives for ever. */

@@ -11,6 +11,7 @@
 #include "server/process.h"
 #include "server/server.h"
 #include "transport/sse.h"
+#include "transport/streamable.h"
 
 /* While shutting down: how often to look, and how long answers may take to
  * flow out after the last stream was told to end. */
@@ -85,6 +86,10 @@ received(
 		sse_received(app->transport.sse, message, view);
 		return;
 	}
+	if (view->type == INBOX_CANCEL) {
+		streamable_received(app->transport.streamable, message, view);
+		return;
+	}
 	inbox_ack(message, INBOX_ACCEPTED, NULL, NULL, NULL);
 	mcp_ring(app->mcp);
 }
@@ -96,8 +101,10 @@ open_inbox(struct app *app)
 	enum err rc = inbox_open(
 	    app->state, loop_base(app->loop), &ops, app, &app->inbox);
 
-	if (rc == ERR_OK)
+	if (rc == ERR_OK) {
 		sse_set_inbox(app->transport.sse, app->inbox);
+		streamable_set_inbox(app->transport.streamable, app->inbox);
+	}
 	return rc;
 }
 
@@ -109,6 +116,7 @@ close_inbox(struct app *app)
 	/* closing calls back: nothing may be sent through it any more */
 	app->inbox = NULL;
 	sse_set_inbox(app->transport.sse, NULL);
+	streamable_set_inbox(app->transport.streamable, NULL);
 	inbox_close(inbox);
 }
 
@@ -128,6 +136,7 @@ on_second(evutil_socket_t fd, short what, void *arg)
 	}
 	if (app->drain_since == 0)
 		mcp_tick(app->mcp);
+	streamable_tick(app->transport.streamable);
 	if (app->inbox == NULL && app->drain_since == 0 &&
 	    open_inbox(app) != ERR_OK)
 		log_warn("inbox.open", "can't be opened; trying again");
@@ -144,13 +153,16 @@ on_drain(evutil_socket_t fd, short what, void *arg)
 	struct app *app = arg;
 	uint64_t spent = clock_ms() - app->drain_since;
 	bool over = spent >= app->conf->shutdown_grace;
+	unsigned left;
 
 	(void)fd;
 	(void)what;
 	if (app->drain_since == 0)
 		return;
 	(void)sse_drain(app->transport.sse, over);
-	if (server_connections(app->server) == 0 ||
+	/* a call may outlive its connection there */
+	left = streamable_drain(app->transport.streamable, over);
+	if ((server_connections(app->server) == 0 && left == 0) ||
 	    spent >= app->conf->shutdown_grace + DRAIN_FLUSH_MS)
 		event_base_loopbreak(loop_base(app->loop));
 	else
@@ -279,6 +291,8 @@ open_above(struct app *app)
 	transport->artifacts = mcp_artifacts(app->mcp);
 	if ((rc = sse_open(app->conf, app->state, app->mcp, &app->host,
 		 &transport->sse)) != ERR_OK ||
+	    (rc = streamable_open(app->conf, app->state, app->mcp,
+		 app->host.base, &transport->streamable)) != ERR_OK ||
 	    (rc = server_open(app->conf, app->loop, app->workers, transport,
 		 &app->server)) != ERR_OK)
 		return failed(app, rc, "transports", err_info(rc)->text);
@@ -301,21 +315,29 @@ free_event(struct event *event)
 }
 
 static void
+drain_all(struct app *app)
+{
+	if (app->transport.sse != NULL)
+		(void)sse_drain(app->transport.sse, true);
+	if (app->transport.streamable != NULL)
+		(void)streamable_drain(app->transport.streamable, true);
+}
+
+static void
 app_close(struct app *app)
 {
 	if (app->listener != NULL)
 		listener_stop(app->listener);
 	if (app->inbox != NULL)
 		close_inbox(app);
-	if (app->transport.sse != NULL)
-		(void)sse_drain(app->transport.sse, true);
+	drain_all(app);
 	workers_close(app->workers);
 	if (app->loop != NULL)
 		loop_flush(app->loop);
-	if (app->transport.sse != NULL)
-		(void)sse_drain(app->transport.sse, true);
+	drain_all(app);
 	server_close(app->server);
 	sse_close(app->transport.sse);
+	streamable_close(app->transport.streamable);
 	transport_done(&app->transport);
 	mcp_close(app->mcp);
 	snekbox_close(app->snekbox);

@@ -32,7 +32,7 @@ session_fits(enum inbox_type type, const char *session, size_t len)
 
 	if (type == INBOX_RING)
 		return session[0] == '\0' && len == 0 ? ERR_OK : ERR_PARSE;
-	if (type != INBOX_POST)
+	if (type != INBOX_POST && type != INBOX_CANCEL)
 		return ERR_PARSE;
 	return session_process(session, &process);
 }
@@ -77,7 +77,7 @@ frame_decode(
 	if (memcmp(head, message_magic, sizeof(message_magic)) != 0 ||
 	    get16(head + 4) != FRAME_VERSION || get32(head + 12) != 0)
 		return ERR_PARSE;
-	if (type != INBOX_POST && type != INBOX_RING)
+	if (type != INBOX_POST && type != INBOX_RING && type != INBOX_CANCEL)
 		return ERR_PARSE;
 	frame.type = (enum inbox_type)type;
 	memcpy(frame.session, head + 16, SESSION_ID_LEN);

@@ -11,8 +11,9 @@
 #include "state/shm.h"
 
 enum inbox_type {
-	INBOX_POST = 1, /* a client's message for a session */
-	INBOX_RING = 2  /* look at the queue of limit.h */
+	INBOX_POST = 1,  /* a client's message for a session */
+	INBOX_RING = 2,  /* look at the queue of limit.h */
+	INBOX_CANCEL = 3 /* the raw id of a call of the session: end it */
 };
 
 /* The owner's answer. */

@@ -227,6 +227,31 @@ session_end(struct state *state, const char *id)
 	return ERR_OK;
 }
 
+unsigned
+session_expire(struct state *state, uint64_t idle_ms)
+{
+	struct table *t = state->table;
+	uint64_t now = clock_ms();
+	unsigned n = 0;
+	uint32_t high;
+
+	if (table_lock(t) != ERR_OK)
+		return 0;
+	high = table_high(t, POOL_SESSION);
+	for (uint32_t i = 0; i < high; i++) {
+		const struct session_slot *s = table_session(t, i);
+
+		if (s->slot.state != SLOT_USED || s->kind == SESSION_SSE ||
+		    s->owner != 0 || s->calls != 0 ||
+		    s->seen_ms + idle_ms > now)
+			continue;
+		session_free_locked(t, i);
+		n++;
+	}
+	table_unlock(t);
+	return n;
+}
+
 /* Ids are compared by hash, length and their first bytes: two long ones that
  * collide belong to one client, who harms itself alone. */
 static uint32_t

@@ -58,6 +58,10 @@ session_stream(struct state *state, const char *id, bool open) MUST_CHECK;
 enum err session_touch(struct state *state, const char *id, unsigned revision)
     MUST_CHECK;
 
+/* Ends the streamable sessions without call or stream that no message came for
+ * in so long; returns how many. */
+unsigned session_expire(struct state *state, uint64_t idle_ms);
+
 /* Ends a session: its slot and calls are free. ERR_NOT_FOUND. */
 enum err session_end(struct state *state, const char *id) MUST_CHECK;
 

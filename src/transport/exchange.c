@@ -30,6 +30,7 @@ exchange_free(struct exchange *exchange)
 	if (exchange == NULL)
 		return;
 	rpc_message_free(exchange->message);
+	batch_free(exchange->batch);
 	http_request_done(&exchange->request);
 	http_response_done(&exchange->response);
 	free(exchange);

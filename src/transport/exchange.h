@@ -10,6 +10,7 @@
 #include <stddef.h>
 
 #include "base/err.h"
+#include "mcp/batch.h"
 #include "mcp/rpc.h"
 #include "transport/http.h"
 
@@ -81,6 +82,7 @@ struct exchange {
 	size_t shown;                /* bytes of request.path that a log may
 				      * hold; 0: all */
 	struct rpc_message *message; /* owned, or NULL */
+	struct batch *batch;         /* owned, or NULL */
 	void (*run)(struct exchange *exchange);
 };
 

@@ -9,6 +9,7 @@
 #include "transport/pages.h"
 #include "transport/route.h"
 #include "transport/sse.h"
+#include "transport/streamable.h"
 
 /* Headers that clients of any MCP transport send. */
 #define ALLOW_HEADERS \
@@ -37,6 +38,12 @@ static const struct route routes[] = {
 	{ "GET", "/sse", ROUTE_END, false, sse_get },
 	{ "POST", "/messages/", ROUTE_END, true, sse_post },
 	{ "POST", "/messages", ROUTE_END, true, sse_post },
+	{ "GET", "/mcp", ROUTE_END, false, streamable_get },
+	{ "POST", "/mcp", ROUTE_END, true, streamable_post },
+	{ "DELETE", "/mcp", ROUTE_END, false, streamable_delete },
+	{ "GET", "/mcp/", ROUTE_END, false, streamable_get },
+	{ "POST", "/mcp/", ROUTE_END, true, streamable_post },
+	{ "DELETE", "/mcp/", ROUTE_END, false, streamable_delete },
 	{ "GET", "/", ROUTE_MOUNT, false, pages_index },
 	{ "HEAD", "/", ROUTE_MOUNT, false, pages_index },
 };

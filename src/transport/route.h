@@ -12,6 +12,7 @@
 
 struct artifacts;
 struct sse;
+struct streamable;
 
 /* What the handlers work with. All borrowed. */
 struct transport {
@@ -19,6 +20,7 @@ struct transport {
 	struct state *state;
 	struct sse *sse;
 	struct artifacts *artifacts;
+	struct streamable *streamable;
 	char *base_path; /* owned: normal form of the setting, without
 				 * a "/" at its end; NULL: not set */
 };

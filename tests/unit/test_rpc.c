@@ -300,7 +300,7 @@ revisions_are_known_by_their_exact_names(void **state)
 		assert_int_equal(revision, i);
 	}
 	assert_int_equal(
-	    revision_parse("2026-07-28", &revision), ERR_NOT_FOUND);
+	    revision_parse("2026-07-29", &revision), ERR_NOT_FOUND);
 	assert_int_equal(revision_parse("", &revision), ERR_NOT_FOUND);
 	assert_string_equal(revision_name(REVISION_NONE), "");
 	assert_string_equal(revision_name((enum revision)99), "");

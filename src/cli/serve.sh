@@ -58,7 +58,7 @@ finish() {
 		end "${pid[@]}"
 	fi
 	[ -z "$sandboxd" ] || end "$sandboxd"
-	[ -z "$work" ] || rm -rf "$work"
+	[ -z "$work" ] || rm -rf "$work" "/dev/shm/python-sandbox."*".run-$port."*
 	exit "$status"
 }
 trap finish EXIT

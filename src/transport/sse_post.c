@@ -52,8 +52,29 @@ forwarded(void *arg, struct inbox_sent sent)
 		exchange_refuse(exchange, ERR_BUSY, NULL);
 }
 
+/* The process that holds a session's stream. One that the table does not know
+ * may be of another version of the program, with a table of its own, during an
+ * upgrade: its inbox knows. */
+static enum err
+find_owner(struct sse *sse, const char *id, uint64_t *ret_owner)
+{
+	struct session_info info;
+	enum err rc;
+
+	if ((rc = session_find(sse->state, id, &info)) == ERR_NOT_FOUND)
+		rc = session_process(id, &info.owner);
+	else if (rc == ERR_OK && info.kind != SESSION_SSE)
+		rc = ERR_NOT_FOUND;
+	if (rc != ERR_OK)
+		return rc;
+	if (info.owner == state_process(sse->state))
+		return ERR_NOT_FOUND;
+	*ret_owner = info.owner;
+	return ERR_OK;
+}
+
 static void
-post_elsewhere(struct exchange *exchange, const struct session_info *info)
+post_elsewhere(struct exchange *exchange, const char *id, uint64_t owner)
 {
 	struct sse *sse = exchange->transport->sse;
 	const struct buf *body = &exchange->request.body;
@@ -61,7 +82,7 @@ post_elsewhere(struct exchange *exchange, const struct session_info *info)
 
 	rpc_message_free(STEAL_PTR(exchange->message));
 	if (sse->inbox != NULL)
-		rc = inbox_send(sse->inbox, info->owner, INBOX_POST, info->id,
+		rc = inbox_send(sse->inbox, owner, INBOX_POST, id,
 		    buf_str(body), body->len, forwarded, exchange);
 	if (rc != ERR_OK)
 		exchange_refuse(exchange, ERR_BUSY, NULL);
@@ -75,7 +96,7 @@ post_run(struct exchange *exchange)
 	struct sse *sse = exchange->transport->sse;
 	char id[SESSION_PARAM_MAX];
 	struct sse_session *session;
-	struct session_info info;
+	uint64_t owner;
 
 	/* sse_post saw that it is there */
 	if (http_query(exchange->request.query, "session_id", id, sizeof(id)) !=
@@ -85,11 +106,10 @@ post_run(struct exchange *exchange)
 	}
 	if ((session = sse_table_find(&sse->sessions, id)) != NULL)
 		post_here(exchange, session);
-	else if (session_find(sse->state, id, &info) != ERR_OK ||
-	    info.kind != SESSION_SSE || info.owner == state_process(sse->state))
+	else if (find_owner(sse, id, &owner) != ERR_OK)
 		exchange_refuse(exchange, ERR_NOT_FOUND, NO_SESSION);
 	else
-		post_elsewhere(exchange, &info);
+		post_elsewhere(exchange, id, owner);
 }
 
 /* ---- in a worker ---- */

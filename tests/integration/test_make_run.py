@@ -83,8 +83,13 @@ def test_shows_a_first_result_and_ends_without_a_trace():
                     uid = os.stat(f"/proc/{pid}").st_uid
                 except OSError:
                     continue
-                if exe.startswith(folder):
-                    assert uid != 0, exe
+                if exe.startswith(folder) and uid == 0:
+                    # sandboxd's janitor removes its cgroups after a crash;
+                    # it serves nothing: a pipe is all that it holds
+                    assert exe.endswith("/sandboxd")
+                    held = os.listdir(f"/proc/{pid}/fd")
+                    assert held == ["0"], held
+                    assert os.readlink(f"/proc/{pid}/fd/0").startswith("pipe:")
     finally:
         code = served.stop()
     assert code == 0

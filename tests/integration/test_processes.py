@@ -9,8 +9,8 @@ from collections import Counter
 
 import pytest
 
-from client import Connection, Deadline, Session, build_head
-from harness import is_alive, poll
+from client import Connection, Deadline, Session, build_head, request
+from harness import is_alive, make_folder, own_dir, poll
 
 PING = '{"jsonrpc":"2.0","id":1,"method":"ping"}'
 SESSIONS, POSTS = 100, 20
@@ -276,3 +276,21 @@ def test_pipelined_requests_of_one_connection(server):
             assert conn.body(headers, deadline) == b""
         for _ in range(3):
             assert session.next_message()[0]["id"] == 1
+
+
+# ---- an upgrade ----------------------------------------------------------
+
+def test_another_versions_session_is_found_by_its_inbox(start_server):
+    """During an upgrade two versions stand side by side, each with a table of
+    its own; they share the run folder alone."""
+    shared = own_dir(make_folder(), "run")
+    old = start_server(processes=1, run_dir=shared)
+    new = start_server(processes=1, run_dir=shared)
+    with Session(old, initialize=False) as session:
+        path = f"{new.prefix}/messages/?session_id=" + session.session_id
+        assert request(new.address, "POST", path, PING).status == 202
+        message, _ = session.next_message(10)
+        assert message == {"jsonrpc": "2.0", "id": 1, "result": {}}
+        # the right process, but a session that it does not know
+        path = path.replace(session.session_id[:32], "0" * 32)
+        assert request(new.address, "POST", path, PING).status == 404

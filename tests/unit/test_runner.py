@@ -55,7 +55,8 @@ class Run:
             str(path.relative_to(folder)) for path in folder.rglob("*")
             if path.is_file() and not str(path.relative_to(folder)).startswith(
                 (".sandbox/", ".cache/", ".config/")))
-        self.files.remove("main.py")
+        if "main.py" in self.files:
+            self.files.remove("main.py")
         self.data = {name: (folder / name).read_bytes()
                      for name in self.files}
 
@@ -96,7 +97,15 @@ class Box:
             for name in folders:
                 if not os.path.islink(os.path.join(path, name)):
                     os.chmod(os.path.join(path, name), 0o700)
-        shutil.rmtree(self.folder)
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
+
+    def own(self):
+        """Gives the program all of its folder, as sandboxd does."""
+        (self.folder / ".sandbox").mkdir()
+        (self.folder / ".sandbox").chmod(0o777)
+        if os.geteuid() == 0:
+            os.chown(self.folder, NOBODY, NOBODY)
 
     def fill(self, program, stdin=None, files=None):
         own = self.folder / ".sandbox"
@@ -726,3 +735,88 @@ def test_matplotlib_is_not_imported_by_the_runner(box):
                   "if m in sys.modules and m not in %s])" % (
                       "()" if box.python == "/usr/bin/python3" else "('re',)"))
     assert run.text == "[]\n"
+
+# ---- programs that break what the runner needs -----------------------------
+
+BREAKERS = {
+    "empties-its-folder": "import shutil, os\nshutil.rmtree(os.getcwd(), "
+                          "ignore_errors=True)",
+    "no-excepthook": "import sys\ndel sys.excepthook",
+    "other-unraisablehook": "import sys\nsys.unraisablehook = "
+                            "lambda *args: None",
+    "no-builtins": "import builtins\nbuiltins.open = builtins.exec = "
+                   "builtins.compile = None",
+    "no-os-functions": "import os\nos.getpid = os.fstat = os.write = None",
+    "no-modules": "import sys\nsys.modules.clear()\nsys.path.clear()",
+    "long-chain": "e = ValueError()\nfor i in range(3000):\n    try:\n"
+                  "        raise ValueError(i) from e\n"
+                  "    except ValueError as f:\n        e = f",
+}
+
+
+@pytest.mark.parametrize("name", BREAKERS)
+def test_failure_is_a_failure_whatever_was_broken(box, name):
+    box.own()
+    run = box.run(BREAKERS[name] + "\nraise KeyError('told')")
+    assert run.code == run.first["exit"] == 1
+    if name != "other-unraisablehook":
+        assert "KeyError: 'told'" in run.text
+    assert ".sandbox" not in run.text
+
+
+def test_other_unraisablehook_alone_is_no_failure(box):
+    run = box.run("import sys\nsys.unraisablehook = print\nprint(1)\n7")
+    assert run.code == 0 and run.text == "1\n"
+    assert run.one("result")["text"] == "7"
+
+
+def test_figure_of_a_program_that_empties_its_folder(box):
+    box.own()
+    run = box.run("import shutil, os\nfor name in os.listdir('.'):\n"
+                  "    shutil.rmtree(name, ignore_errors=True)\n"
+                  "import matplotlib.pyplot as plt\nplt.plot([1])")
+    assert run.code == 0 and run.text == ""
+    assert run.files == ["__sandbox__/figure-1.png"]
+
+
+@pytest.mark.parametrize("told", [
+    "xabc", "x", "x" + "9" * 6000, "x-5", "[", "\x00", "x 1"])
+def test_what_a_program_writes_into_the_report_does_no_harm(box, told):
+    run = box.run("import os\nfor fd in range(3, 256):\n    try:\n"
+                  f"        os.write(fd, {told!r}.encode() + b'\\n')\n"
+                  "    except OSError:\n        pass\nprint('hi');")
+    assert run.text == "hi\n"
+
+
+def test_flood_in_the_report_hides_no_failure(box):
+    run = box.run("import os\nline = b'{\"t\":\"lost\",\"path\":\"' + "
+                  "b'a' * 900 + b'\"}\\n'\nfor i in range(3000):\n"
+                  "    os.write(255, line)\nraise KeyError('told')")
+    assert run.code == run.first["exit"] == 1
+    assert run.one("exception")["type"] == "KeyError"
+    assert run.lines[-1] == {"t": "cut"}
+
+
+@pytest.mark.parametrize("name", [
+    "SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGALRM", "SIGUSR1",
+    "SIGTSTP", "SIGRTMIN"])
+def test_signals_to_the_parent_are_passed_over(box, name):
+    run = box.run("import os, signal, time\nprint('before')\n"
+                  f"os.kill(os.getppid(), signal.{name})\n"
+                  "time.sleep(0.1)\nprint('after')", time_ms=5000)
+    assert (run.code, run.text) == (0, "before\nafter\n")
+
+
+def test_folder_made_unreadable_is_listed(box):
+    box.own()
+    run = box.run("import os\nopen('a.txt', 'w').close()\n"
+                  "os.chmod('.', 0)\nprint('hi')")
+    assert (run.code, run.text) == (0, "hi\n")
+    assert run.one("file")["path"] == "a.txt"
+
+
+def test_parent_that_is_broken_says_nothing_of_its_own(box):
+    run = box.run("import os, resource, time\nprint('hi')\n"
+                  "resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, "
+                  "(0, 0))\ntime.sleep(0.5)\nprint('hi')", time_ms=5000)
+    assert run.code == 137 and ".sandbox" not in run.text

@@ -86,11 +86,14 @@ def is_ours(tb):
     return tb.tb_frame.f_globals is SCOPE
 
 
-def without_ours(error, seen=None):
+def without_ours(error):
     """Takes the runner's frames out of the tracebacks of an exception and
     of all that hang on it."""
-    seen = set() if seen is None else seen
-    while error is not None and id(error) not in seen:
+    seen, left = set(), [error]
+    while left:
+        error = left.pop()
+        if not isinstance(error, BaseException) or id(error) in seen:
+            continue
         seen.add(id(error))
         kept, tb = [], error.__traceback__
         while tb is not None:
@@ -100,12 +103,10 @@ def without_ours(error, seen=None):
         for one, following in zip(kept, kept[1:] + [None]):
             one.tb_next = following
         error.__traceback__ = kept[0] if kept else None
-        for other in getattr(error, "exceptions", ()):
-            if isinstance(other, BaseException):
-                without_ours(other, seen)
-        if error.__cause__ is not None:
-            without_ours(error.__cause__, seen)
-        error = error.__context__
+        left += [error.__context__, error.__cause__]
+        group = getattr(error, "exceptions", ())
+        if isinstance(group, tuple):
+            left += group
 
 
 def shown(hook, kind, value, tb):

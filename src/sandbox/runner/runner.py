@@ -17,9 +17,14 @@ import os
 import sys
 import time
 from _ast import Expr, Interactive, PyCF_ONLY_AST
+from _functools import partial
 from _signal import (SIG_IGN, SIGCHLD, SIGKILL, SIGRTMAX, set_wakeup_fd,
                      signal)
 from _weakref import ref
+# the program may change what these names mean
+from builtins import compile, exec, open
+from itertools import chain, starmap
+from os import fstat, getpid, write
 from select import POLLIN, poll
 from types import FunctionType
 
@@ -39,16 +44,25 @@ SIGNAL_STACK = SIGRTMAX - 4
 # The report needs room below the sandbox's limit of output.
 REPORT_ROOM = 120000
 REPORT_MAX = 110000
+FIRST = (b'{"t":"exception"', b'{"t":"result"')
 
 # Python before 3.9 names a program in tracebacks as the command line did.
 MAIN = "main.py" if sys.version_info < (3, 9) else HOME + "/main.py"
 
 
+def text_of(name):
+    with open(FOLDER + "/" + name, "rb") as f:
+        return f.read()
+
+
+# Read now: a program may empty its working folder, and this one with it.
+TEXTS = {name: text_of(name) for name in ("after.py", "plot.py", "files.py")}
+
+
 def load(name, scope):
     """Runs one of the files beside this one inside scope."""
-    path = FOLDER + "/" + name
-    with open(path, encoding="utf-8") as f:
-        exec(compile(f.read(), path, "exec", dont_inherit=True), scope)
+    exec(compile(TEXTS[name], FOLDER + "/" + name, "exec",
+                 dont_inherit=True), scope)
     return scope
 
 
@@ -57,7 +71,7 @@ def load(name, scope):
 def write_all(fd, data):
     view = memoryview(data)
     while view:
-        view = view[os.write(fd, view):]
+        view = view[write(fd, view):]
 
 
 class Parent:
@@ -68,6 +82,7 @@ class Parent:
         self.room = max(OUTPUT - REPORT_ROOM, OUTPUT // 2)
         self.written = 0
         self.told = b""
+        self.last = b""	# the end of what was told beyond that
         self.status = None
         self.usage = None
         self.killed = ""
@@ -116,6 +131,8 @@ class Parent:
             return False
         if len(self.told) < 4 * REPORT_MAX:
             self.told += data
+        else:
+            self.last = (self.last + data)[-REPORT_MAX:]
         return bool(data)
 
     def reap(self):
@@ -149,7 +166,25 @@ class Parent:
         due = min(self.next_soft, self.stack_at)
         return int((due - now) * 1000) + 1
 
+    def spare(self):
+        """What a program sends to its parent shall not end the report."""
+        for number in range(1, SIGRTMAX + 1):
+            try:
+                signal(number, SIG_IGN)
+            except (OSError, ValueError):
+                pass
+
+    def give_up(self):
+        """The program has broken us (prlimit)."""
+        self.signal(SIGKILL)
+        try:
+            if self.status is None:
+                self.status = os.waitpid(self.pid, 0)[1]
+        except OSError:
+            self.status = SIGKILL
+
     def watch(self):
+        self.spare()
         wake, waker = os.pipe()
         os.set_blocking(waker, False)
         set_wakeup_fd(waker, warn_on_full_buffer=False)
@@ -180,24 +215,45 @@ class Parent:
             return 143 if self.killed == "output" else 137
         return 128 + number if number else os.WEXITSTATUS(self.status) or said
 
-    def close(self):
-        """Writes the report and ends with the program's exit code."""
+    def heard(self):
+        """What the child told: lines for the report, the stack, the exit
+        code. The program can write there too: anything may come."""
         lines, stack, said = [], [], 0
-        for line in self.told.split(b"\n"):
+        told = self.told.split(b"\n")
+        if self.last:
+            # between the two a part may be missing
+            told[-1:] = self.last.split(b"\n")[1:]
+        for line in told:
             if line[:1] == b"{":
                 lines.append(line)
-            elif line[:1] == b"x":
-                said = int(line[1:])
+            elif line[:1] == b"x" and line[1:].isdigit():
+                said = int(line[1:4]) & 255
             elif line:
                 stack.append(line.decode("ascii", "replace"))
+        lines.sort(key=lambda line: not line.startswith(FIRST))
+        return lines, stack, said
+
+    def listing(self, stack):
+        """Lines about the working folder, if there is anything new."""
+        try:
+            if not stack and "f" not in FLAGS and os.listdir(HOME) == NAMES:
+                return []
+        except OSError:
+            os.chmod(HOME, 0o755)
+        return load("files.py", globals())["survey"](stack)
+
+    def close(self):
+        """Writes the report and ends with the program's exit code."""
+        lines, stack, said = self.heard()
         number = self.status & 127
         if number in (SIGNAL_TIME, SIGNAL_STACK):
             # it came while the interpreter was ending, without handlers
             self.killed = "time"
         code = self.exit_code(number, said)
-        if stack or FLAGS.find("f") >= 0 or os.listdir(HOME) != NAMES:
-            scope = load("files.py", globals())
-            lines += scope["survey"](stack)
+        try:
+            lines += self.listing(stack)
+        except Exception:
+            pass
         first = (
             '{"v":1,"exit":%d,"signal":%d,"killed":"%s","soft":%d,'
             '"bytes":%d,"ms":%d,"rss":%d,"input":%d}' % (
@@ -244,16 +300,18 @@ class Child:
         self.codes = []		# the program's parts that did not run yet
         self.has_value = False	# of the last part
         self.code = None	# the part under way
+        self.part = None	# what calls it
         self.scope = None	# the names of __main__
         self.over = False
+        self.passed = True	# the last part ran to its end
 
     def send(self, line):
         """Tells the parent one line of ASCII, whatever the program did to
         its descriptors. False when that is not possible; processes forked by
         the program have no say."""
         try:
-            if os.getpid() == self.pid and \
-                    os.fstat(self.report).st_ino == self.pipe:
+            if getpid() == self.pid and \
+                    fstat(self.report).st_ino == self.pipe:
                 write_all(self.report, line.encode("ascii") + b"\n")
                 return True
         except OSError:
@@ -261,7 +319,7 @@ class Child:
         return False
 
     def on_time(self, number, frame):
-        if self.running and os.getpid() == self.pid:
+        if self.running and getpid() == self.pid:
             raise TimeLimitExceeded("the time limit of %g s" % TIME)
 
     def after(self, name, *args, **fields):
@@ -275,13 +333,23 @@ class Child:
         begins when what is returned here is dropped, again by C code."""
         if self.over:
             return None
+        if not self.passed:
+            # it failed, and the program has taken our hook away
+            self.end(1)
+            return None
         if not self.codes:
             self.end(0)
             return None
         self.code = self.codes.pop(0)
+        self.passed = False
         if self.has_value and not self.codes:
             sys.displayhook = self.display
-        return [Part(self.step), Part(FunctionType(self.code, self.scope))]
+        # C code that counts as no recursion: calls the one, then the
+        # other if that did not raise
+        self.part = partial(list, chain(
+            starmap(FunctionType(self.code, self.scope), [()]),
+            starmap(self.__setattr__, [("passed", True)])))
+        return [Part(self.step), Part(self.part)]
 
     def display(self, value):
         sys.displayhook = sys.__displayhook__
@@ -292,8 +360,9 @@ class Child:
         """Stands in for sys.unraisablehook: there is no frame below the
         program, so what it raises arrives here."""
         tb = args.exc_traceback
-        of = tb.tb_frame.f_code if tb else getattr(args.object, "__code__", 0)
-        if self.over or of is not self.code:
+        ours = tb.tb_frame.f_code is self.code if tb else \
+            args.object is self.part
+        if self.over or not ours:
             self.unraisable(args)
         else:
             self.fail(args.exc_type, args.exc_value, tb)
@@ -303,15 +372,24 @@ class Child:
         self.over = True
         if value is None:
             value = kind()
-        self.end(self.after("died", kind, value, tb))
+        try:
+            code = self.after("died", kind, value, tb)
+        except BaseException:
+            # the program broke what we need; it failed all the same
+            code = 1
+            self.excepthook(kind, value, tb)
+        self.end(code)
 
     def end(self, code):
         """Everything that is left before the interpreter ends by itself."""
         self.running = False
         self.over = True
-        self.scope = None
+        self.scope = self.part = None
         if "plot_end" in SCOPE or "threading" in sys.modules:
-            code = self.after("finish", code)
+            try:
+                code = self.after("finish", code)
+            except BaseException:
+                pass
         # the interpreter would make them deadly again
         faulthandler.unregister(SIGNAL_STACK)
         signal(SIGNAL_STACK, SIG_IGN)
@@ -350,6 +428,7 @@ class Child:
         signal(SIGNAL_TIME, self.on_time)
         faulthandler.enable(self.report)
         faulthandler.register(SIGNAL_STACK, self.report, all_threads=True)
+        self.excepthook = sys.excepthook
         self.unraisable = sys.unraisablehook
         sys.unraisablehook = sys.__unraisablehook__ = self.failed
         return main
@@ -490,8 +569,14 @@ def fork():
         os.close(out[1])
         os.close(report[1])
         parent = Parent(pid, out[0], report[0])
-        parent.watch()
-        parent.close()
+        try:
+            parent.watch()
+        except Exception:
+            parent.give_up()
+        try:
+            parent.close()
+        finally:
+            os._exit(1)
     os.setpgid(0, 0)
     child = Child(out[1], report[1])
     for fd in out + report:

@@ -31,13 +31,13 @@ finish_unreachable(struct call *call)
 	    buf_str(&call->tried));
 }
 
+/* As long as the run itself may take. A late answer outlives the lease, which
+ * harms nobody; but one of a process that was killed must not block a Snekbox
+ * for longer than the run there goes on. */
 static uint64_t
 lease_ms(const struct call *call)
 {
-	const struct conf *conf = call->mcp->conf;
-
-	return conf->sandbox_connect_timeout + call->limit_ms +
-	    conf->sandbox_reply_timeout;
+	return call->limit_ms + HOLD_MS;
 }
 
 static void
@@ -159,8 +159,9 @@ queue_look(struct call *call)
 	uint64_t now = clock_ms(), waited = now - call->begun_ms;
 	unsigned position = 0;
 
-	if (limit_try(
-		mcp->state, &call->ticket, now + lease_ms(call), &position)) {
+	if (limit_try(mcp->state, &call->ticket,
+		now + mcp->conf->sandbox_connect_timeout + lease_ms(call),
+		&position)) {
 		run_submit(call);
 	} else if (limit_endpoints_up(mcp->state) == 0) {
 		finish_unreachable(call);

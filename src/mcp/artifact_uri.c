@@ -57,7 +57,8 @@ artifact_ref(struct buf *out, const char *id, const char *name)
 	if ((rc = buf_puts(out, id)) != ERR_OK ||
 	    (rc = buf_putc(out, '/')) != ERR_OK)
 		return rc;
-	for (name = artifact_base_name(name); *name != '\0' && rc == ERR_OK; name++) {
+	for (name = artifact_base_name(name); *name != '\0' && rc == ERR_OK;
+	     name++) {
 		/* web servers refuse control characters, encoded too, and
 		 * some take a backslash for a slash */
 		if ((unsigned char)*name < 0x20 || *name == 0x7f ||

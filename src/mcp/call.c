@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "mcp/call.h"
 
-#define HOLD_MS 2000 /* a Snekbox collects files after its limit */
 #define REQUEST_ROOM (1024 * 1024) /* of a request beside the job */
 #define TRIED_MAX 1024
 

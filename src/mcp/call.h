@@ -11,6 +11,7 @@
 #include "sandbox/outcome.h"
 #include "state/limit.h"
 
+#define HOLD_MS 2000     /* a Snekbox collects files after its limit */
 #define PROGRESS_MS 1000 /* between two progress notifications */
 
 enum stage {

@@ -179,6 +179,8 @@ zip_type(const unsigned char *p, size_t n)
 {
 	size_t within = n < 8192 ? n : 8192;
 
+	if (within == 0)
+		return NULL;
 	if (memmem(p, within, "xl/", 3) != NULL)
 		return "application/vnd.openxmlformats-officedocument."
 		       "spreadsheetml.sheet";

@@ -167,27 +167,28 @@ python3 "$here/src/cli/first-result.py" "$url/sse" \
 # ---- addresses -----------------------------------------------------------
 cat <<EOF
 
-Serving (MCP 2024-11-05 to 2025-11-25 over HTTP+SSE):
-    $url/sse          the event stream, what clients are given
-    $url/messages/    where they post, found by themselves
+Serving (MCP 2024-11-05 to 2026-07-28):
+    $url/mcp          Streamable HTTP, what clients are given
+    $url/sse          HTTP+SSE, for older clients
+    $url/messages/    where those post, found by themselves
     sandbox: $sandbox_url
     logs:    $work/*.log
 
 Claude Desktop (claude_desktop_config.json; through mcp-remote, needs Node.js):
     {"mcpServers": {"python-sandbox": {"command": "npx",
-      "args": ["-y", "mcp-remote", "$url/sse", "--transport", "sse-only",
+      "args": ["-y", "mcp-remote", "$url/mcp", "--transport", "http-only",
                "--allow-http"]}}}
 Claude Code:
-    claude mcp add --transport sse python-sandbox $url/sse
+    claude mcp add --transport http python-sandbox $url/mcp
 Cursor (~/.cursor/mcp.json):
-    {"mcpServers": {"python-sandbox": {"url": "$url/sse"}}}
+    {"mcpServers": {"python-sandbox": {"url": "$url/mcp"}}}
 VS Code (.vscode/mcp.json):
-    {"servers": {"python-sandbox": {"type": "sse", "url": "$url/sse"}}}
+    {"servers": {"python-sandbox": {"type": "http", "url": "$url/mcp"}}}
 MCP Inspector:
-    npx @modelcontextprotocol/inspector --cli $url/sse --transport sse \\
+    npx @modelcontextprotocol/inspector --cli $url/mcp --transport http \\
         --method tools/list
 mcp-remote, for any client that speaks stdio only:
-    npx -y mcp-remote $url/sse --transport sse-only --allow-http
+    npx -y mcp-remote $url/mcp --transport http-only --allow-http
 
 Ctrl-C ends it.
 EOF

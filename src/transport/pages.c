@@ -14,13 +14,15 @@ static const char html_top[] =
     "<p>This is a server of the Model Context Protocol. Its tool "
     "<code>execute_python_code</code> runs Python programs in a sandbox and "
     "returns their output, figures and files.</p>\n"
-    "<p>To use it, give your MCP client this address (transport: SSE):</p>\n";
+    "<p>To use it, give your MCP client this address (Streamable HTTP; those "
+    "that know SSE alone take /sse for /mcp):</p>\n";
 
 static const char text_top[] =
     "Python sandbox: a server of the Model Context Protocol (MCP).\n"
     "Its tool execute_python_code runs Python programs in a sandbox and "
     "returns their output, figures and files.\n\n"
-    "To use it, give your MCP client this address (transport: SSE):\n";
+    "To use it, give your MCP client this address (Streamable HTTP; those that "
+    "know SSE alone take /sse for /mcp):\n";
 
 /* The path is safe in HTML and text: http_path_normal let nothing else
  * through but "&", which it escaped. */
@@ -33,7 +35,7 @@ page(const struct exchange *exchange, bool html, struct buf *out)
 	    (rc = buf_puts(out, html ? "<pre>" : "    ")) != ERR_OK ||
 	    (rc = route_prefix(exchange, out)) != ERR_OK)
 		return rc;
-	return buf_puts(out, html ? "/sse</pre>\n</html>\n" : "/sse\n");
+	return buf_puts(out, html ? "/mcp</pre>\n</html>\n" : "/mcp\n");
 }
 
 void

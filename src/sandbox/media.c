@@ -4,6 +4,7 @@
 #include "sandbox/media.h"
 
 #define SIDE_MAX 65535
+#define TAIL_MAX 1024 /* in which the end of a JPEG must stand */
 
 static unsigned
 be16(const unsigned char *p)
@@ -108,16 +109,61 @@ webp_size(const unsigned char *p, size_t n, struct media *media)
 	return false;
 }
 
+/* ---- whole or broken off ---- */
+
+static bool
+png_whole(const unsigned char *p, size_t n)
+{
+	size_t at = 8, len;
+	bool pixels = false;
+
+	while (n - at >= 12) {
+		len = be32(p + at);
+		if (len > n - at - 12)
+			return false;
+		if (memcmp(p + at + 4, "IEND", 4) == 0)
+			return pixels;
+		pixels = pixels || memcmp(p + at + 4, "IDAT", 4) == 0;
+		at += 12 + len;
+	}
+	return false;
+}
+
+static bool
+jpeg_whole(const unsigned char *p, size_t n)
+{
+	size_t tail = n < TAIL_MAX ? n : TAIL_MAX;
+
+	return memmem(p + n - tail, tail, "\xff\xd9", 2) != NULL;
+}
+
+static bool
+gif_whole(const unsigned char *p, size_t n)
+{
+	while (n > 0 && p[n - 1] == 0)
+		n--;
+	return n > 13 && p[n - 1] == ';';
+}
+
+static bool
+webp_whole(const unsigned char *p, size_t n)
+{
+	size_t told = (size_t)le24(p + 4) | (size_t)p[7] << 24;
+
+	return told >= 22 && told <= n - 8;
+}
+
 static const struct raster {
 	const char *magic;
 	size_t len;
 	const char *type;
 	bool (*size)(const unsigned char *p, size_t n, struct media *media);
+	bool (*whole)(const unsigned char *p, size_t n);
 } rasters[] = {
-	{ "\x89PNG\r\n\x1a\n", 8, "image/png", png_size },
-	{ "\xff\xd8\xff", 3, "image/jpeg", jpeg_size },
-	{ "GIF8", 4, "image/gif", gif_size },
-	{ "RIFF", 4, "image/webp", webp_size },
+	{ "\x89PNG\r\n\x1a\n", 8, "image/png", png_size, png_whole },
+	{ "\xff\xd8\xff", 3, "image/jpeg", jpeg_size, jpeg_whole },
+	{ "GIF8", 4, "image/gif", gif_size, gif_whole },
+	{ "RIFF", 4, "image/webp", webp_size, webp_whole },
 };
 
 static bool
@@ -131,7 +177,7 @@ sniff_raster(const unsigned char *p, size_t n, struct media *media)
 		    media->width > SIDE_MAX || media->height > SIDE_MAX)
 			break;
 		media->type = rasters[i].type;
-		media->raster = true;
+		media->raster = rasters[i].whole(p, n);
 		return true;
 	}
 	media->width = media->height = 0;

@@ -10,8 +10,9 @@
 
 struct media {
 	const char *type;       /* borrowed, static */
-	bool raster;            /* PNG, JPEG, GIF or WebP with a sound header */
-	unsigned width, height; /* pixels of a raster image, else 0 */
+	bool raster;            /* a PNG, JPEG, GIF or WebP with a sound header,
+				 * as far as that shows not broken off */
+	unsigned width, height; /* pixels of such an image, broken off or not */
 };
 
 struct media media_sniff(const char *name, const void *data, size_t n);

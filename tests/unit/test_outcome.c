@@ -411,7 +411,10 @@ long_output_is_bounded(void **state)
 
 /* ---- files ---- */
 
-#define PNG "iVBORw0KGgoAAAANSUhEUgAAAAMAAAAECAIAAADETxJQAAAA"
+/* 3 by 4 pixels */
+#define PNG \
+	"iVBORw0KGgoAAAANSUhEUgAAAAMAAAAECAIAAADETxJQAAAADElEQVR4nGNg" \
+	"IA4AAAAoAAE1VHKEAAAAAElFTkSuQmCC"
 #define FILE_(path, content) \
 	"{\"path\":\"" path "\",\"size\":1," \
 	"\"content\":\"" content "\"}"
@@ -544,7 +547,39 @@ media_types_come_from_content(void **state)
 		assert_string_equal(m.type, rows[i].type);
 		assert_int_equal(m.width, rows[i].width);
 		assert_int_equal(m.height, rows[i].height);
-		assert_int_equal(m.raster, rows[i].width > 0);
+	}
+}
+
+/* An image that breaks off would be refused with all that comes with it. */
+static void
+images_that_break_off_are_no_figures(void **state)
+{
+	static const unsigned char gif[] = "GIF89a\1\0\1\0\0\0\0,\0\0\0\0\1"
+					   "\0\1\0\0\2\2D\1\0;";
+	static const unsigned char jpeg[] =
+	    "\xff\xd8\xff\xc0\0\x11\x08\0\1\0\1\3\1\x11\0\2\x11\1\3"
+	    "\x11\1\xff\xda\0\0\xff\xd9";
+	static const unsigned char webp[] =
+	    "RIFF\x16\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0\x09\0\0\x13\0\0";
+	CLEANUP_BUF struct buf png = { .max = 1024 };
+	struct row {
+		const void *data;
+		size_t n;
+	} rows[] = { { gif, sizeof(gif) - 1 }, { jpeg, sizeof(jpeg) - 1 },
+		{ webp, sizeof(webp) - 1 }, { NULL, 0 } };
+
+	(void)state;
+	assert_int_equal(base64_decode(&png, PNG, strlen(PNG)), ERR_OK);
+	rows[3] = (struct row){ png.data, png.len };
+	for (size_t i = 0; i < 4; i++) {
+		assert_true(media_sniff("x", rows[i].data, rows[i].n).raster);
+		for (size_t n = 0; n < rows[i].n; n++) {
+			CLEANUP_FREE void *part = malloc(n + 1);
+
+			assert_non_null(part);
+			memcpy(part, rows[i].data, n);
+			assert_false(media_sniff("x", part, n).raster);
+		}
 	}
 }
 
@@ -671,6 +706,7 @@ main(void)
 		cmocka_unit_test(
 		    files_that_did_not_come_are_listed_with_the_reason),
 		cmocka_unit_test(media_types_come_from_content),
+		cmocka_unit_test(images_that_break_off_are_no_figures),
 		cmocka_unit_test(every_fault_of_a_sandbox_has_its_own_text),
 		cmocka_unit_test(unknown_limits_are_not_invented),
 	};

@@ -3,6 +3,7 @@ unprivileged process in a folder like the sandbox's, without a sandbox.
 
 Other interpreters can be named in RUNNER_PYTHONS, separated by blanks."""
 
+import hashlib
 import json
 import os
 import pathlib
@@ -83,6 +84,13 @@ def box(python):
     one.close()
 
 
+def archive(files):
+    """Input files as they travel: see unpack.py."""
+    lines = [f"{len(data)} {os.fsencode(name).hex()}\n"
+             for name, data in files.items()]
+    return "".join(lines).encode() + b"\n" + b"".join(files.values())
+
+
 class Box:
     """A folder as Snekbox makes it: the runner's folder belongs to somebody
     else, the working folder is the program's."""
@@ -114,10 +122,9 @@ class Box:
             shutil.copy(path, own)
         if stdin is not None:
             (own / "stdin").write_bytes(stdin)
-        for name, data in (files or {}).items():
-            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (self.folder / name).write_bytes(data)
-            (self.folder / name).chmod(0o777)
+        if files:
+            (own / "files").write_bytes(archive(files))
+            (own / "files").chmod(0o777)
         main = self.folder / "main.py"
         main.write_bytes(program if isinstance(program, bytes)
                          else program.encode())
@@ -492,6 +499,41 @@ def test_input_files_are_no_results(box):
                   files={"d/a.txt": b"in", "b.txt": b"other"})
     assert run.text == "in\n"
     assert run.none("file")
+
+
+def test_unchanged_input_files_do_not_travel_back(box):
+    run = box.run("print(open('b.txt').read())",
+                  files={"d/a.txt": b"in", "b.txt": b"other"})
+    assert run.text == "other\n" and run.files == []
+
+
+def test_folders_of_input_files_are_the_programs_own(box):
+    run = box.run("import os\nopen('d/e/new.txt', 'w').write('n')\n"
+                  "os.rename('d/e/a.txt', 'd/b.txt')\nos.chmod('d', 0o700)\n"
+                  "print(os.stat('d').st_uid == os.getuid())",
+                  files={"d/e/a.txt": b"in"})
+    assert run.text == "True\n"
+    assert {line["path"] for line in run.all("file")} == {"d/e/new.txt",
+                                                          "d/b.txt"}
+
+
+def test_input_files_hold_any_bytes(box):
+    data = bytes(range(256)) * 9000
+    run = box.run("import hashlib, os\nfor n in sorted(os.listdir('図 #1')):"
+                  "\n    b = open('図 #1/' + n, 'rb').read()\n"
+                  "    print(n, len(b), hashlib.md5(b).hexdigest()[:6])",
+                  files={"図 #1/a\tb": data, "図 #1/empty": b"",
+                         "図 #1/z": b"\n\n1 61\n"})
+    assert run.text == "a\tb 2304000 %s\nempty 0 d41d8c\nz 7 %s\n" % (
+        hashlib.md5(data).hexdigest()[:6],
+        hashlib.md5(b"\n\n1 61\n").hexdigest()[:6])
+
+
+def test_input_files_that_do_not_fit_are_told(box):
+    run = box.run("print(1)", files={"main.py/x": b"in"})
+    assert run.code == 1 and run.text.startswith(("FileExists", "NotADir"))
+    assert run.one("exception")["type"] in ("FileExistsError",
+                                            "NotADirectoryError")
 
 
 def test_changed_input_file_is_a_result(box):

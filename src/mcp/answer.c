@@ -93,7 +93,7 @@ limits_of(const struct call *call)
 {
 	const struct conf *conf = call->mcp->conf;
 	struct sandbox_limits limits = { .time_ms = call->limit_ms,
-		.output_bytes = conf->jail_output };
+		.output_bytes = call->limit_output };
 
 	if (!snekbox_stops(call->mcp->snekbox, call->endpoint))
 		return limits;

@@ -33,7 +33,7 @@ struct call {
 	struct tool_fault fault;
 	enum err prepared;
 	struct buf body;
-	uint64_t limit_ms;
+	uint64_t limit_ms, limit_output;
 	/* admission */
 	struct limit_ticket ticket;
 	bool ticketed;       /* ticket is in the table */

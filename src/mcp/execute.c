@@ -9,14 +9,32 @@
 
 /* ---- the beginning ------------------------------------------------------- */
 
+/* What every sandbox that may get the run lets it write: each of ours as much
+ * as is set, a Snekbox never more than its own limit. */
+static uint64_t
+output_limit(const struct mcp *mcp)
+{
+	uint64_t limit = mcp->conf->jail_output;
+	unsigned n = snekbox_endpoints(mcp->snekbox);
+
+	for (unsigned i = 0; i < n; i++) {
+		if (!snekbox_stops(mcp->snekbox, i) &&
+		    limit > OUTCOME_OUTPUT_SNEKBOX)
+			limit = OUTCOME_OUTPUT_SNEKBOX;
+	}
+	return limit;
+}
+
 /* In a worker. */
 static void
 prepare_work(void *arg)
 {
 	struct call *call = arg;
 	const struct conf *conf = call->mcp->conf;
+	struct sandbox_limits limits;
 	struct sandbox_job job;
 
+	call->limit_output = output_limit(call->mcp);
 	call->limit_ms = conf->sandbox_time_limit;
 	call->prepared =
 	    tool_arguments(call->message, conf, &job, &call->fault);
@@ -25,7 +43,9 @@ prepare_work(void *arg)
 		return;
 	if (job.timeout_ms > 0 && job.timeout_ms < call->limit_ms)
 		call->limit_ms = job.timeout_ms;
-	call->prepared = outcome_request(&call->body, &job, call->limit_ms);
+	limits = (struct sandbox_limits){ .time_ms = call->limit_ms,
+		.output_bytes = call->limit_output };
+	call->prepared = outcome_request(&call->body, &job, conf, &limits);
 	sandbox_job_done(&job);
 }
 

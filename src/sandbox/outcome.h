@@ -11,12 +11,16 @@
 
 #include "sandbox/sandbox.h"
 
+/* Characters of output after which a Snekbox ends a program. */
+#define OUTCOME_OUTPUT_SNEKBOX 1000000
+
 /* Appends the body of POST /eval for a job: args, the runner, the program as
  * main.py, its input files and options; sandboxd's optional fields too
- * ("timeout" in seconds when timeout_ms is set). time_limit_ms is the limit
- * that will apply to the run. ERR_LIMIT, ERR_NOMEM. */
+ * ("timeout" in seconds when timeout_ms is set). The runner is told of limits
+ * the time and the output, which must not be more than what will apply to the
+ * run (output_bytes 0: a Snekbox's). ERR_LIMIT, ERR_NOMEM. */
 enum err outcome_request(struct buf *out, const struct sandbox_job *job,
-    uint64_t time_limit_ms) MUST_CHECK;
+    const struct conf *conf, const struct sandbox_limits *limits) MUST_CHECK;
 
 /* The same without the runner, for benchmarks and probes. */
 enum err outcome_request_plain(struct buf *out, const struct sandbox_job *job)

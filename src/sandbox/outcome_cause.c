@@ -316,30 +316,64 @@ guess(const struct report *report, const struct sandbox_limits *limits,
 	    code, report->began ? ", and the end of its output is lost" : "");
 }
 
+/* Adds a sentence to the details. */
+static enum err
+also_say(struct outcome *o, const char *sentence)
+{
+	CLEANUP_FREE char *before = STEAL_PTR(o->details);
+
+	return outcome_say(&o->details, "%s%s%s", before != NULL ? before : "",
+	    before != NULL ? " " : "", sentence);
+}
+
 static enum err
 add_repair(const struct report *report, struct outcome *o)
 {
 	const cJSON *line = report_find(report, "repaired", NULL, NULL);
 	const char *how = json_get_string(line, "how");
-	CLEANUP_FREE char *before = STEAL_PTR(o->details);
+	CLEANUP_FREE char *sentence = NULL;
+	enum err rc;
 
-	if (how == NULL) {
-		o->details = STEAL_PTR(before);
+	if (how == NULL)
 		return ERR_OK;
-	}
-	return outcome_say(&o->details,
-	    "%s%sThe program did not compile as "
+	rc = outcome_say(&sentence,
+	    "The program did not compile as "
 	    "written; it ran without its %s.",
-	    before != NULL ? before : "", before != NULL ? " " : "",
 	    strcmp(how, "fence") == 0 ? "Markdown fence"
 		: strcmp(how, "indent") == 0
 		? "common indentation"
 		: "Markdown fence and common indentation");
+	return rc != ERR_OK ? rc : also_say(o, sentence);
+}
+
+/* Says that figures are smaller than the program made them. */
+static enum err
+add_scaled(const struct report *report, const struct conf *conf,
+    struct outcome *o)
+{
+	struct words side = count_words(conf->figures_pixels_max);
+	CLEANUP_FREE char *sentence = NULL;
+	const cJSON *line;
+	unsigned n = 0;
+	enum err rc;
+
+	cJSON_ArrayForEach(line, report->lines)
+	{
+		n += report_number(line, "scaled", 1) > 0;
+	}
+	if (n == 0)
+		return ERR_OK;
+	rc = outcome_say(&sentence,
+	    "%u figure%s drawn at a lower resolution, because figures may have "
+	    "%s pixels a side (setting figures_pixels_max).",
+	    n, n == 1 ? " was" : "s were", side.text);
+	return rc != ERR_OK ? rc : also_say(o, sentence);
 }
 
 enum err
-outcome_cause(const struct report *report, const struct sandbox_limits *limits,
-    const char *killed_by, struct outcome *outcome)
+outcome_cause(const struct report *report, const struct conf *conf,
+    const struct sandbox_limits *limits, const char *killed_by,
+    struct outcome *outcome)
 {
 	enum err rc;
 
@@ -353,7 +387,7 @@ outcome_cause(const struct report *report, const struct sandbox_limits *limits,
 		rc = output_limit(limits, outcome);
 	else
 		rc = guess(report, limits, outcome);
-	if (rc != ERR_OK)
+	if (rc != ERR_OK || (rc = add_repair(report, outcome)) != ERR_OK)
 		return rc;
-	return add_repair(report, outcome);
+	return add_scaled(report, conf, outcome);
 }

@@ -12,8 +12,8 @@
 /* Sets kind, error_message and details of an outcome whose return code,
  * duration, exception and text are set. killed_by is sandboxd's word, or "".
  * ERR_NOMEM. */
-enum err
-outcome_cause(const struct report *report, const struct sandbox_limits *limits,
-    const char *killed_by, struct outcome *outcome) MUST_CHECK;
+enum err outcome_cause(const struct report *report, const struct conf *conf,
+    const struct sandbox_limits *limits, const char *killed_by,
+    struct outcome *outcome) MUST_CHECK;
 
 #endif

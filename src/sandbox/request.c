@@ -13,9 +13,6 @@
 #define FOLDER ".sandbox/"
 #define NONCE_BYTES 16
 
-/* What a Snekbox lets a program write; sandboxd's default too. */
-#define OUTPUT_CHARACTERS "1000000"
-
 static enum err
 put_file(struct buf *out, const char *folder, const char *path,
     const void *data, size_t len)
@@ -44,19 +41,48 @@ put_runner(struct buf *out)
 	return rc;
 }
 
-/* The program and what it is given. */
+/* Appends the input files as unpack.py reads them: the lines of the index,
+ * then the bytes. */
+static enum err
+pack(struct buf *out, const struct sandbox_job *job)
+{
+	enum err rc;
+
+	for (size_t i = 0; i < job->n_files; i++) {
+		const char *path = job->files[i].path;
+
+		rc = buf_printf(out, "%zu ", job->files[i].len);
+		for (; rc == ERR_OK && *path != '\0'; path++)
+			rc = buf_printf(out, "%02x", (unsigned char)*path);
+		if (rc != ERR_OK || (rc = buf_putc(out, '\n')) != ERR_OK)
+			return rc;
+	}
+	if ((rc = buf_putc(out, '\n')) != ERR_OK)
+		return rc;
+	for (size_t i = 0; i < job->n_files && rc == ERR_OK; i++)
+		rc = buf_append(out, job->files[i].data, job->files[i].len);
+	return rc;
+}
+
+/* The sandbox would make the folders of input files itself, and not the
+ * program's own: so they travel in one file that the runner unpacks. */
+static enum err
+put_archive(struct buf *out, const struct sandbox_job *job)
+{
+	CLEANUP_BUF struct buf archive = { .max = out->max };
+	enum err rc;
+
+	if ((rc = pack(&archive, job)) != ERR_OK)
+		return rc;
+	return put_file(out, FOLDER, "files", archive.data, archive.len);
+}
+
+/* The program and what it reads. */
 static enum err
 put_job(struct buf *out, const struct sandbox_job *job)
 {
 	enum err rc;
 
-	for (size_t i = 0; i < job->n_files; i++) {
-		const struct sandbox_file *f = &job->files[i];
-
-		if ((rc = put_file(out, "", f->path, f->data, f->len)) !=
-		    ERR_OK)
-			return rc;
-	}
 	if (job->input != NULL &&
 	    (rc = put_file(out, FOLDER, "stdin", job->input, job->input_len)) !=
 		ERR_OK)
@@ -82,10 +108,12 @@ put_end(struct buf *out, const struct sandbox_job *job)
 }
 
 enum err
-outcome_request(
-    struct buf *out, const struct sandbox_job *job, uint64_t time_limit_ms)
+outcome_request(struct buf *out, const struct sandbox_job *job,
+    const struct conf *conf, const struct sandbox_limits *limits)
 {
 	char nonce[2 * NONCE_BYTES + 1];
+	uint64_t output = limits->output_bytes > 0 ? limits->output_bytes
+						   : OUTCOME_OUTPUT_SNEKBOX;
 	enum err rc;
 
 	if ((rc = rnd_hex(nonce, NONCE_BYTES)) != ERR_OK)
@@ -93,11 +121,13 @@ outcome_request(
 	/* unbuffered, so that the two outputs keep their order */
 	if ((rc = buf_printf(out,
 		 "{\"args\":[\"-u\",\"" FOLDER "runner.py\","
-		 "\"%s\",\"%" PRIu64 "\",\"" OUTPUT_CHARACTERS "\",\"%s%s\"],"
-		 "\"files\":[",
-		 nonce, time_limit_ms, job->input != NULL ? "i" : "",
-		 job->n_files > 0 ? "f" : "")) != ERR_OK ||
+		 "\"%s\",\"%" PRIu64 "\",\"%" PRIu64 "\",\"%s%s\",\"%" PRIu64
+		 "\"],\"files\":[",
+		 nonce, limits->time_ms, output, job->input != NULL ? "i" : "",
+		 job->n_files > 0 ? "f" : "", conf->figures_pixels_max)) !=
+		ERR_OK ||
 	    (rc = put_runner(out)) != ERR_OK ||
+	    (job->n_files > 0 && (rc = put_archive(out, job)) != ERR_OK) ||
 	    (rc = put_job(out, job)) != ERR_OK)
 		return rc;
 	return put_end(out, job);
@@ -106,11 +136,12 @@ outcome_request(
 enum err
 outcome_request_plain(struct buf *out, const struct sandbox_job *job)
 {
-	enum err rc;
+	enum err rc = buf_puts(out, "{\"args\":[\"main.py\"],\"files\":[");
 
-	if ((rc = buf_puts(out, "{\"args\":[\"main.py\"],\"files\":[")) !=
-		ERR_OK ||
-	    (rc = put_job(out, job)) != ERR_OK)
+	for (size_t i = 0; i < job->n_files && rc == ERR_OK; i++)
+		rc = put_file(out, "", job->files[i].path, job->files[i].data,
+		    job->files[i].len);
+	if (rc != ERR_OK || (rc = put_job(out, job)) != ERR_OK)
 		return rc;
 	return put_end(out, job);
 }

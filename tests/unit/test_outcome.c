@@ -86,6 +86,16 @@ assert_ended(const struct outcome *o, enum outcome_kind kind,
 
 /* ---- requests ---- */
 
+static enum err
+request_of(struct buf *out, const struct sandbox_job *job, uint64_t time_ms)
+{
+	struct conf set = { .figures_pixels_max = 1234 };
+	struct sandbox_limits apply = { .time_ms = time_ms,
+		.output_bytes = 77000 };
+
+	return outcome_request(out, job, &set, &apply);
+}
+
 static void
 a_request_holds_runner_program_input_and_files(void **state)
 {
@@ -104,14 +114,16 @@ a_request_holds_runner_program_input_and_files(void **state)
 	int n;
 
 	(void)state;
-	assert_int_equal(outcome_request(&out, &job, 2500), ERR_OK);
+	assert_int_equal(request_of(&out, &job, 2500), ERR_OK);
 	assert_int_equal(json_parse(out.data, out.len, 8, &json, NULL), ERR_OK);
 	args = json_get(json, "args");
 	assert_string_equal(
 	    cJSON_GetArrayItem(args, 1)->valuestring, ".sandbox/runner.py");
 	assert_int_equal(strlen(cJSON_GetArrayItem(args, 2)->valuestring), 32);
 	assert_string_equal(cJSON_GetArrayItem(args, 3)->valuestring, "2500");
+	assert_string_equal(cJSON_GetArrayItem(args, 4)->valuestring, "77000");
 	assert_string_equal(cJSON_GetArrayItem(args, 5)->valuestring, "if");
+	assert_string_equal(cJSON_GetArrayItem(args, 6)->valuestring, "1234");
 	assert_true(json_get(json, "timeout")->valuedouble == 2.5);
 	files = json_get(json, "files");
 	n = cJSON_GetArraySize(files);
@@ -124,10 +136,11 @@ a_request_holds_runner_program_input_and_files(void **state)
 	    "cHJpbnQoMSk=");
 	assert_string_equal(
 	    json_get_string(cJSON_GetArrayItem(files, n - 3), "path"),
-	    "d/\"x\n.bin");
+	    ".sandbox/files");
+	/* "2 <hex of d/"x LF .bin>" LF LF, and the two bytes */
 	assert_string_equal(
 	    json_get_string(cJSON_GetArrayItem(files, n - 3), "content"),
-	    "AP8=");
+	    "MiA2NDJmMjI3ODBhMmU2MjY5NmUKCgD/");
 }
 
 static void
@@ -138,8 +151,8 @@ no_two_requests_have_the_same_nonce(void **state)
 	CLEANUP_BUF struct buf two = { .max = 1 << 20 };
 
 	(void)state;
-	assert_int_equal(outcome_request(&one, &job, 6000), ERR_OK);
-	assert_int_equal(outcome_request(&two, &job, 6000), ERR_OK);
+	assert_int_equal(request_of(&one, &job, 6000), ERR_OK);
+	assert_int_equal(request_of(&two, &job, 6000), ERR_OK);
 	assert_int_equal(one.len, two.len);
 	assert_memory_not_equal(one.data, two.data, one.len);
 }
@@ -151,7 +164,7 @@ a_request_larger_than_its_buffer_is_refused(void **state)
 	CLEANUP_BUF struct buf out = { .max = 5000 };
 
 	(void)state;
-	assert_int_equal(outcome_request(&out, &job, 6000), ERR_LIMIT);
+	assert_int_equal(request_of(&out, &job, 6000), ERR_LIMIT);
 	buf_done(&out);
 	assert_int_equal(outcome_request_plain(&out, &job), ERR_OK);
 	assert_string_equal(out.data,

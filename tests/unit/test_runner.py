@@ -155,7 +155,7 @@ class Box:
         flags = ("i" if stdin is not None else "") + ("f" if files else "")
         return Run(*self.execute(
             ".sandbox/runner.py", NONCE, str(time_ms), str(output), flags,
-            env=env), self.folder)
+            "2000", env=env), self.folder)
 
 
 # ---- the same as without it ----------------------------------------------
@@ -409,6 +409,20 @@ def test_no_value_is_told(box, program):
 def test_value_is_bounded(box):
     text = box.run("'x' * 10**6").one("result")["text"]
     assert len(text) < 40000
+
+
+@pytest.mark.parametrize("program,begin", [
+    ("list(range(10**7))", "[0, 1, 2"), ("{i: i for i in range(10**6)}",
+                                         "{0: 0, 1: 1"),
+    ("import numpy as np\nnp.arange(10**7)", "array([      0"),
+    ("import pandas as pd\npd.DataFrame({'a': range(10**6)})", "    "),
+])
+def test_large_values_are_shown_in_part(box, program, begin):
+    if "import" in program and box.python != "/usr/bin/python3":
+        pytest.skip("only Debian's Python has it")
+    run = box.run(program)
+    told = run.one("result")["text"]
+    assert told.startswith(begin) and len(told) < 40000
 
 
 def test_value_that_cannot_be_shown_is_no_failure(box):
@@ -747,6 +761,85 @@ def test_large_figure_is_drawn_at_a_lower_resolution(box):
                      for at in (16, 20))
     assert (width, height) == (2000, 200)
     assert run.one("figure")["scaled"] == 1
+
+
+def test_one_figure_shown_often_keeps_its_order(box):
+    run = box.run(PLT + "for i in range(12):\n    plt.plot([i]); plt.show()")
+    told = run.all("figure")
+    assert len({line["seen"] for line in told}) == 1
+    assert [line["path"] for line in sorted(told, key=lambda l: l["at"])] == [
+        f"__sandbox__/figure-{i}.png" for i in range(1, 13)]
+
+
+ANIMATION = ("from matplotlib.animation import FuncAnimation, "
+             "ArtistAnimation\nfig = plt.figure(figsize=(1, 1), dpi=100)\n"
+             "def f(i):\n    fig.set_facecolor((i / 10, 0, 0)); print(i, "
+             "end=' ')\n")
+
+
+def test_animation_left_open_shows_its_last_frame(box):
+    run = box.run(PLT + ANIMATION + "a = FuncAnimation(fig, f, 11, "
+                  "repeat=False)\nplt.show()\nfrom PIL import Image\n"
+                  f"print(Image.open('{FIRST}').getpixel((1, 1)))")
+    assert run.files == [FIRST]
+    assert "(255, 0, 0" in run.text and "Warning" not in run.text, run.text
+
+
+def test_animation_of_artists_shows_its_last_frame(box):
+    run = box.run(PLT + ANIMATION + "plt.axis('off')\nfrom matplotlib import "
+                  "patches\np = [[fig.add_artist(patches.Rectangle((0, 0), 1,"
+                  " 1, color=(i / 10, 0, 0)))] for i in range(11)]\n"
+                  "a = ArtistAnimation(fig, p)\nplt.show()\n"
+                  "from PIL import Image\n"
+                  f"print(Image.open('{FIRST}').getpixel((50, 50)))")
+    assert run.files == [FIRST]
+    assert "(255, 0, 0" in run.text, run.text
+
+
+def test_saved_animation_comes_once(box):
+    run = box.run(PLT + ANIMATION + "a = FuncAnimation(fig, f, 3)\n"
+                  "a.save('a.gif', writer='pillow')")
+    assert run.files == ["a.gif"]
+    assert run.one("saved")["path"] == "a.gif"
+    assert "Warning" not in run.text
+
+
+@pytest.mark.parametrize("program,files", [
+    ("fig = plt.figure()\nfig", [FIRST]),
+    ("ax = plt.gca()\nax", [FIRST]),
+    ("plt.plot([1])", [FIRST]),
+    ("from matplotlib.figure import Figure\nf = Figure()\n"
+     "f.subplots().plot([1])\nf", [FIRST]),
+    ("from PIL import Image\nImage.new('RGB', (3, 3))",
+     ["__sandbox__/image-1.png"]),
+    ("class A:\n    def _repr_png_(self):\n        return b'\\x89PNG..'\n"
+     "A()", ["__sandbox__/image-1.png"]),
+    ("class A:\n    def _repr_png_(self):\n        return 1 / 0\nA()", []),
+])
+def test_value_that_draws_itself_is_an_image(box, program, files):
+    run = box.run(PLT + program)
+    assert run.files == files
+    assert [line["path"] for line in run.all("figure")] == files
+    assert run.one("result") and run.code == 0 and run.text == ""
+
+
+@pytest.mark.parametrize("choice", [
+    "", "plt.rcParams['font.family'] = 'SimHei'\n",
+    "plt.rcParams['font.sans-serif'] = ['No Such Font', 'SimHei']\n",
+    "import matplotlib.font_manager as fm\nplt.rc('font', family='serif')\n",
+])
+def test_cjk_is_drawn_with_real_glyphs(box, choice):
+    """Two characters that both lack a glyph would look the same."""
+    if not subprocess.run(["fc-list", ":lang=zh"], capture_output=True).stdout:
+        pytest.fail("fonts-wqy-microhei is missing")
+    texts = "销额东京매출あ"
+    run = box.run(PLT + choice + f"for i, c in enumerate({texts!r}):\n"
+                  "    plt.figure(figsize=(1, 1))\n    plt.text(.2, .2, c, "
+                  "fontsize=30)\n    plt.axis('off')\n"
+                  "    plt.savefig(f'{i}.png')\n    plt.close()\n")
+    assert run.text == ""
+    assert len(run.files) == len(texts)
+    assert len(set(run.data.values())) == len(texts)
 
 
 def test_backend_of_the_environment_is_kept(box):

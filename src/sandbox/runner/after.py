@@ -49,9 +49,57 @@ def record(kind, **fields):
 
 # ---- the value of the last expression -------------------------------------
 
+SHOWN_MAX = 2000	# items of a container
+
+
+def shape(value):
+    """repr() of a value; of a large text or container only its beginning,
+    because all of it could take more memory than there is."""
+    kind = type(value)
+    if kind in (str, bytes) and len(value) > TEXT_MAX:
+        return "%r\u2026 (%d in all)" % (value[:TEXT_MAX], len(value))
+    if kind in (list, tuple, set, frozenset, dict) and len(value) > SHOWN_MAX:
+        from itertools import islice
+        head = islice(value.items() if kind is dict else value, SHOWN_MAX)
+        text = repr(kind(head))
+        return "%s \u2026 (%d in all)" % (text, len(value))
+    return repr(value)
+
+
+def picture(value):
+    """What an object draws of itself: a figure's image, or what
+    _repr_png_() or _repr_jpeg_() give, as notebooks show it."""
+    if "PLOTS" in SCOPE and PLOTS.show_value(value):
+        return
+    for method, ending in (("_repr_png_", "png"), ("_repr_jpeg_", "jpeg")):
+        draw = getattr(type(value), method, None)
+        if draw is None:
+            continue
+        data = draw(value)
+        data = data[0] if isinstance(data, tuple) else data
+        if isinstance(data, str):
+            import binascii
+            data = binascii.a2b_base64(data)
+        if isinstance(data, bytes) and data:
+            picture_file("image-1." + ending, data)
+            return
+
+
+def picture_file(name, data):
+    os.makedirs(HOME + "/__sandbox__", exist_ok=True)
+    at = (time.time_ns() - START_NS) // 1000
+    record("figure", path="__sandbox__/" + name, seen=at, at=at, scaled=0)
+    with open(HOME + "/__sandbox__/" + name, "wb") as f:
+        f.write(data)
+
+
 def result(value):
     try:
-        text = repr(value)
+        picture(value)
+    except Exception:
+        pass
+    try:
+        text = shape(value)
     except TimeLimitExceeded:
         raise
     except BaseException as e:

@@ -7,7 +7,6 @@ tracebacks stay those of the program."""
 STORE = "__sandbox__"
 RASTER = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 FIGURES_MAX = 40
-SIDE_MAX = 2000
 
 # Families with Chinese, Japanese and Korean glyphs, the widest first.
 CJK = ("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans CJK KR",
@@ -33,6 +32,7 @@ class Plots:
     def __init__(self):
         import weakref
         self.known = weakref.WeakKeyDictionary()
+        self.moving = weakref.WeakKeyDictionary()	# animations
         self.count = 0
         self.gone = []
 
@@ -91,6 +91,8 @@ class Plots:
             CHILD.after("record", "lost", path="figure", size=0, at=0,
                         why="more than %d figures" % FIGURES_MAX)
             return
+        if plot.digest is None and figure in self.moving:
+            last_frame(self.moving[figure]())
         data, scaled = drawn(figure)
         if plot.digest == hash(data):
             return
@@ -99,7 +101,7 @@ class Plots:
         os.makedirs(HOME + "/" + STORE, exist_ok=True)
         plot.live = "%s/figure-%d.png" % (STORE, self.count)
         CHILD.after("record", "figure", path=plot.live, seen=plot.seen,
-                    scaled=scaled)
+                    at=self.now(), scaled=scaled)
         with open(HOME + "/" + plot.live, "wb") as f:
             f.write(data)
 
@@ -111,12 +113,81 @@ class Plots:
                         why="it could not be drawn: %s: %s"
                         % (type(e).__name__, str(e)[:300]))
 
+    def show_value(self, value):
+        """Captures a figure, or that of axes, which is the value of the last
+        expression; False when it is none."""
+        from matplotlib.axes import Axes
+        from matplotlib.figure import FigureBase
+        if isinstance(value, Axes):
+            value = value.figure
+        if not isinstance(value, FigureBase):
+            return False
+        self.notice()
+        self.safely(getattr(value, "figure", None) or value)
+        return True
+
     def end(self):
         for figure in self.notice():
             self.safely(figure)
         for path, live in self.gone:
             if os.path.exists(path) and os.path.exists(HOME + "/" + live):
                 os.unlink(HOME + "/" + live)
+
+
+def last_frame(animation):
+    """Brings an animation to its last frame, as far as a second allows."""
+    if animation is None:
+        return
+    until = time.monotonic() + 1
+    animation._draw_was_started = True
+    animation._init_draw()
+    for frame in animation.new_saved_frame_seq():
+        animation._pre_draw(frame, False)
+        animation._draw_frame(frame)
+        if time.monotonic() > until:
+            break
+
+
+def set_animation(module):
+    """Notes which figure an animation belongs to, and into which file it was
+    saved."""
+    import weakref
+    animation = module.Animation
+    init, save = animation.__init__, animation.save
+
+    def __init__(self, fig, *args, **kwargs):
+        PLOTS.moving[fig] = weakref.ref(self)
+        init(self, fig, *args, **kwargs)
+
+    def save_noted(self, filename, *args, **kwargs):
+        save(self, filename, *args, **kwargs)
+        path = os.path.abspath(os.fspath(filename))
+        if os.getpid() == CHILD.pid and path.lower().endswith(RASTER):
+            PLOTS.notice()
+            plot = PLOTS.of(self._fig)
+            plot.saved.append(path)
+            CHILD.after("record", "saved", path=path[len(HOME) + 1:],
+                        seen=plot.seen)
+
+    for name, new, old in (("__init__", __init__, init),
+                           ("save", save_noted, save)):
+        new.__doc__, new.__wrapped__ = old.__doc__, old
+        setattr(animation, name, new)
+
+
+def animation_spec(name, path):
+    """The spec of the module, with a loader that sets it up."""
+    from importlib.machinery import PathFinder
+    spec = PathFinder.find_spec(name, path)
+    if spec is not None:
+        run = spec.loader.exec_module
+
+        def exec_module(module):
+            run(module)
+            set_animation(module)
+
+        spec.loader.exec_module = exec_module
+    return spec
 
 
 def drawn(figure):
@@ -126,7 +197,7 @@ def drawn(figure):
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     data, before, dpi = io.BytesIO(), figure.canvas, figure.dpi
-    scale = SIDE_MAX / (max(figure.get_size_inches()) * dpi)
+    scale = SIDE / (max(figure.get_size_inches()) * dpi)
     try:
         if scale < 1:
             figure.dpi = dpi * scale
@@ -193,14 +264,20 @@ def set_fonts(fonts):
     if not hasattr(fonts, "fontManager"):
         return False
     import warnings
-    import matplotlib
     warnings.filterwarnings("ignore", message="Glyph .* missing from")
-    there = {f.name for f in fonts.fontManager.ttflist}
-    names = [name for name in CJK if name in there][:3]
-    if names and matplotlib.__version_info__ >= (3, 6):
-        for params in (matplotlib.rcParams, matplotlib.rcParamsDefault):
-            if params["font.family"] == ["sans-serif"]:
-                params["font.family"] = ["sans-serif"] + names
+    fonts._log.addFilter(lambda record: not str(record.msg).startswith(
+        "findfont"))
+    there = {f.name: f.fname for f in reversed(fonts.fontManager.ttflist)}
+    paths = [there[name] for name in CJK if name in there][:3]
+    find = getattr(fonts.FontManager, "_find_fonts_by_props", None)
+    if find is None or not paths:
+        return True
+
+    def find_fonts(self, *args, **kwargs):
+        found = find(self, *args, **kwargs)
+        return found + [path for path in paths if path not in found]
+
+    fonts.FontManager._find_fonts_by_props = find_fonts
     return True
 
 
@@ -224,6 +301,8 @@ class PlotFinder:
         }
 
     def find_spec(self, name, path=None, target=None):
+        if name == "matplotlib.animation":
+            return animation_spec(name, path)
         if name.startswith("matplotlib.") or name == "PIL":
             if name == "matplotlib.backends.backend_agg":
                 sys.modules.get("matplotlib._text_helpers") or __import__(

@@ -1,4 +1,4 @@
-"""Runs in front of every program: python -u runner.py NONCE TIME OUTPUT FLAGS
+"""Runs in front of every program: python -u runner.py NONCE TIME OUTPUT FLAGS SIDE
 
 It forks. The child runs main.py of the working folder as "python main.py"
 would; the parent carries what the child writes to the real standard output,
@@ -10,7 +10,8 @@ unpack.py (input files), only when it is wanted.
 
 TIME is the sandbox's limit in milliseconds, OUTPUT the most characters that
 may be written in all; FLAGS: "i" standard input lies in the file stdin, "f"
-input files lie in the archive files.
+input files lie in the archive files; SIDE is the most pixels of an open
+figure's longer side.
 """
 import gc
 import os
@@ -28,7 +29,8 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))
 NONCE = sys.argv[1]
 TIME = int(sys.argv[2]) / 1000
 OUTPUT = int(sys.argv[3])
-FLAGS = sys.argv[4] if len(sys.argv) > 4 else ""
+FLAGS = sys.argv[4]
+SIDE = int(sys.argv[5])
 
 # Private signals: raise TimeLimitExceeded; write the stack.
 SIGNAL_TIME = SIGRTMAX - 3

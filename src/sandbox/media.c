@@ -225,7 +225,7 @@ zip_type(const unsigned char *p, size_t n)
 {
 	size_t within = n < 8192 ? n : 8192;
 
-	if (within == 0)
+	if (p == NULL)
 		return NULL;
 	if (memmem(p, within, "xl/", 3) != NULL)
 		return "application/vnd.openxmlformats-officedocument."

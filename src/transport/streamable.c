@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "transport/streamable_internal.h"
 
+#define LOOK_MS 3000   /* between two looks at the sessions of streams */
 #define SWEEP_MS 10000 /* at most, between two looks for what is too old */
 
 /* ---- the whole ---- */
@@ -57,7 +58,10 @@ streamable_tick(struct streamable *streamable)
 	if (conf->events_time < wait)
 		wait = conf->events_time;
 	post_tick(streamable);
-	standing_tick(streamable);
+	if (now >= streamable->looked_ms + LOOK_MS) {
+		streamable->looked_ms = now;
+		standing_tick(streamable);
+	}
 	if (now < streamable->swept_ms + wait)
 		return;
 	streamable->swept_ms = now;

@@ -25,7 +25,7 @@ struct streamable {
 	struct post_list posts;
 	struct standing_list standings;
 	struct resume_list resumes;
-	uint64_t swept_ms;
+	uint64_t swept_ms, looked_ms;
 	unsigned posts_open;
 	bool draining;
 };

@@ -2,6 +2,7 @@
 #
 #   make run      install what is missing, build, serve on 127.0.0.1:18080
 #   make test     install what is missing, build, run every test
+#   make conformance   the official MCP suite (needs npm and the network)
 #   make bench    speed and memory as ratios against a peer of the same run
 #   make lint     form, layers, banned functions, headers
 #   make          build only
@@ -67,7 +68,7 @@ FUZZ_SRC = $(wildcard tests/fuzz/fuzz_*.c)
 FUZZ_BIN = $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(FUZZ_SRC))
 PROGRAMS = $(BUILD)/python-sandbox.fcgi $(BUILD)/sandboxd
 
-.PHONY: all run test unit fuzz integration runner-test bench lint install \
+.PHONY: all run test unit fuzz integration runner-test conformance bench lint install \
 	dist clean packages-run packages-test programs readme-table
 .SECONDARY:
 .DELETE_ON_ERROR:
@@ -206,6 +207,12 @@ fuzz: $(FUZZ_BIN)
 
 integration: programs $(VENV)/stamp
 	SNEKBOX_URL='$(SNEKBOX_URL)' $(PYTEST) tests/integration $(PYTEST_ARGS)
+
+# the official suite, brought by npm with the Node.js it needs
+conformance: packages-test
+	@$(MAKE) --no-print-directory programs $(VENV)/stamp
+	$(VENV)/bin/python tests/conformance/run.py build/conformance \
+	    2025-11-25 2026-07-28
 
 bench: packages-test
 	@$(MAKE) --no-print-directory programs $(VENV)/stamp

@@ -250,10 +250,16 @@ open_stream(struct post *post)
 	struct http_response *response = &post->exchange->response;
 	size_t before = response->head.len;
 	bool modern = post->revision >= REVISION_2026_07_28;
+	enum err rc;
 
-	if (post->batch || !wants_stream(post->exchange) ||
-	    exchange_streamable(post->exchange) != ERR_OK)
+	if (post->batch || !wants_stream(post->exchange))
 		return;
+	if ((rc = exchange_streamable(post->exchange)) != ERR_OK) {
+		/* gone already: there that is a cancellation */
+		if (rc == ERR_CLOSED && modern)
+			post_free(post);
+		return;
+	}
 	if (streamable_stream_head(response) != ERR_OK ||
 	    exchange_stream(post->exchange, &events, post, &post->stream) !=
 		ERR_OK) {

@@ -8,8 +8,8 @@
 
 #include "base/conf.h"
 #include "server/listener.h"
-#include "server/loop.h"
-#include "server/workers.h"
+#include "base/loop.h"
+#include "base/workers.h"
 #include "transport/route.h"
 
 struct server;

@@ -2,8 +2,8 @@
  * The event loop: one thread that owns all connections, sessions and calls of
  * the process. Other threads reach it by posting tasks.
  */
-#ifndef SERVER_LOOP_H
-#define SERVER_LOOP_H
+#ifndef BASE_LOOP_H
+#define BASE_LOOP_H
 
 #include <event2/event.h>
 

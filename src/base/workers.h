@@ -2,11 +2,11 @@
  * The worker pool: a fixed number of threads for what takes processor time.
  * What runs there never waits for a peer.
  */
-#ifndef SERVER_WORKERS_H
-#define SERVER_WORKERS_H
+#ifndef BASE_WORKERS_H
+#define BASE_WORKERS_H
 
 #include "base/err.h"
-#include "server/loop.h"
+#include "base/loop.h"
 
 struct workers;
 

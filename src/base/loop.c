@@ -6,7 +6,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "server/loop.h"
+#include "base/loop.h"
 
 struct loop {
 	struct event_base *base; /* owned */

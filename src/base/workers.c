@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "server/workers.h"
+#include "base/workers.h"
 
 /* cJSON recurses as deep as the setting json_depth lets it, libfcgi not at
  * all */

@@ -6,27 +6,12 @@
 #include "base/base64.h"
 #include "base/cleanup.h"
 #include "base/json.h"
+#include "mcp/envelope.h"
 #include "transport/streamable_internal.h"
 
-#define META "io.modelcontextprotocol/"
 #define VALUE_MAX 4096
 
-enum {
-	CODE_REQUEST = -32600,
-	CODE_PARAMS = -32602,
-	CODE_HEADER = -32020,
-	CODE_VERSION = -32022
-};
-
-static const cJSON *
-envelope(const struct exchange *exchange, const char *key)
-{
-	const struct rpc_message *message = exchange->message;
-
-	return message == NULL
-	    ? NULL
-	    : json_get(json_get(message->params, "_meta"), key);
-}
+enum { CODE_REQUEST = -32600, CODE_HEADER = -32020 };
 
 static bool
 is_modern_version(const char *version)
@@ -41,8 +26,7 @@ era_is_modern(const struct exchange *exchange)
 	const struct rpc_message *message = exchange->message;
 	char version[64], session[64];
 
-	if (envelope(exchange, META "protocolVersion") != NULL ||
-	    envelope(exchange, META "clientCapabilities") != NULL)
+	if (message != NULL && envelope_is_there(message))
 		return true;
 	if (message != NULL && message->kind == RPC_REQUEST &&
 	    strcmp(message->method, "initialize") == 0)
@@ -65,33 +49,20 @@ fault(struct exchange *exchange, int code, const char *text, const char *data)
 }
 
 static enum err
-check_envelope(struct exchange *exchange)
+refuse(struct exchange *exchange, struct envelope_fault *why)
 {
-	const cJSON *info = envelope(exchange, META "clientInfo");
+	enum err rc = fault(exchange, why->code, why->text,
+	    why->data.len > 0 ? why->data.data : NULL);
 
-	if (!cJSON_IsString(envelope(exchange, META "protocolVersion")))
-		return fault(exchange, CODE_PARAMS,
-		    "Invalid params: _meta must have the string " META
-		    "protocolVersion",
-		    NULL);
-	if (!cJSON_IsObject(envelope(exchange, META "clientCapabilities")))
-		return fault(exchange, CODE_PARAMS,
-		    "Invalid params: _meta must have the object " META
-		    "clientCapabilities",
-		    NULL);
-	if (info != NULL && !cJSON_IsObject(info))
-		return fault(exchange, CODE_PARAMS,
-		    "Invalid params: " META "clientInfo must be an object",
-		    NULL);
-	return ERR_OK;
+	buf_done(&why->data);
+	return rc;
 }
 
 static enum err
 check_version(struct exchange *exchange)
 {
-	const char *wanted =
-	    cJSON_GetStringValue(envelope(exchange, META "protocolVersion"));
-	CLEANUP_BUF struct buf data = { .max = VALUE_MAX };
+	const char *wanted = envelope_version(exchange->message);
+	struct envelope_fault why;
 	char header[VALUE_MAX];
 
 	if (streamable_header(exchange, "HTTP_MCP_PROTOCOL_VERSION", header,
@@ -103,15 +74,9 @@ check_version(struct exchange *exchange)
 		    "Header mismatch: MCP-Protocol-Version is not the "
 		    "version of the body",
 		    NULL);
-	if (strcmp(wanted, revision_name(REVISION_2026_07_28)) == 0)
-		return ERR_OK;
-	if (buf_printf(&data, "{\"supported\":[\"%s\"],\"requested\":",
-		revision_name(REVISION_2026_07_28)) != ERR_OK ||
-	    json_quote(&data, wanted, strlen(wanted)) != ERR_OK ||
-	    buf_putc(&data, '}') != ERR_OK)
-		buf_done(&data);
-	return fault(exchange, CODE_VERSION, "Unsupported protocol version",
-	    data.len > 0 ? data.data : NULL);
+	if (envelope_check_version(exchange->message, &why) != ERR_OK)
+		return refuse(exchange, &why);
+	return ERR_OK;
 }
 
 /* The value that a header stands for: =?base64?…?= is decoded. */
@@ -198,6 +163,7 @@ enum err
 era_check(struct exchange *exchange)
 {
 	const struct rpc_message *message = exchange->message;
+	struct envelope_fault why;
 	enum err rc;
 
 	if (message == NULL)
@@ -208,8 +174,9 @@ era_check(struct exchange *exchange)
 		    "Invalid Request: responses are not accepted", NULL);
 	if (message->kind == RPC_NOTIFICATION)
 		return ERR_OK;
-	if ((rc = check_envelope(exchange)) != ERR_OK ||
-	    (rc = check_version(exchange)) != ERR_OK)
+	if (envelope_check(message, &why) != ERR_OK)
+		return refuse(exchange, &why);
+	if ((rc = check_version(exchange)) != ERR_OK)
 		return rc;
 	return check_headers(exchange);
 }

@@ -6,13 +6,11 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/json.h"
 #include "base/log.h"
+#include "mcp/listen.h"
 #include "state/metrics.h"
 #include "transport/event_stream.h"
 #include "transport/streamable_internal.h"
-
-#define SUBSCRIPTION "io.modelcontextprotocol/subscriptionId"
 
 struct standing {
 	LIST_ENTRY(standing) link;
@@ -139,58 +137,23 @@ write_message(struct standing *standing, const struct buf *json)
 	return rc;
 }
 
-/* Of all that may be asked for nothing ever changes: the filter that is
- * agreed on is empty. */
 static enum err
 acknowledge(struct standing *standing)
 {
-	CLEANUP_BUF struct buf params = { .max = 1024 };
 	CLEANUP_BUF struct buf json = { .max = 2048 };
-	enum err rc;
+	enum err rc = listen_acknowledged(&json, standing->listen_id);
 
-	if ((rc = buf_printf(&params,
-		 "{\"_meta\":{\"" SUBSCRIPTION "\":%s},\"notifications\":{}}",
-		 standing->listen_id)) != ERR_OK ||
-	    (rc = rpc_notification(&json,
-		 "notifications/subscriptions/acknowledged",
-		 buf_str(&params))) != ERR_OK)
-		return rc;
-	return write_message(standing, &json);
+	return rc != ERR_OK ? rc : write_message(standing, &json);
 }
 
 static void
 conclude(struct standing *standing)
 {
-	CLEANUP_BUF struct buf result = { .max = 1024 };
 	CLEANUP_BUF struct buf json = { .max = 2048 };
 
-	if (buf_printf(&result,
-		"{\"resultType\":\"complete\",\"_meta\":{\"" SUBSCRIPTION
-		"\":%s}}",
-		standing->listen_id) != ERR_OK ||
-	    rpc_result(&json, standing->listen_id, buf_str(&result)) !=
-		ERR_OK ||
+	if (listen_concluded(&json, standing->listen_id) != ERR_OK ||
 	    write_message(standing, &json) != ERR_OK)
 		log_debug("listen.end", "out of memory");
-}
-
-static bool
-is_flag(const cJSON *filter, const char *name)
-{
-	const cJSON *item = json_get(filter, name);
-
-	return item == NULL || cJSON_IsBool(item);
-}
-
-static bool
-is_filter(const cJSON *filter)
-{
-	const cJSON *uris = json_get(filter, "resourceSubscriptions");
-
-	return cJSON_IsObject(filter) && is_flag(filter, "toolsListChanged") &&
-	    is_flag(filter, "promptsListChanged") &&
-	    is_flag(filter, "resourcesListChanged") &&
-	    (uris == NULL || cJSON_IsArray(uris));
 }
 
 void
@@ -204,11 +167,8 @@ standing_listen(struct exchange *exchange)
 		exchange_refuse(exchange, ERR_NOMEM, NULL);
 		return;
 	}
-	if (!is_filter(json_get(exchange->message->params, "notifications"))) {
-		streamable_error(exchange, 400, -32602,
-		    "Invalid params: notifications must be an object of "
-		    "what to listen for",
-		    NULL);
+	if (!listen_is_valid(exchange->message)) {
+		streamable_error(exchange, 400, -32602, LISTEN_FAULT, NULL);
 		exchange_answer(exchange);
 		return;
 	}

@@ -66,7 +66,9 @@ UNIT_SRC = $(wildcard tests/unit/test_*.c)
 UNIT_BIN = $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(UNIT_SRC))
 FUZZ_SRC = $(wildcard tests/fuzz/fuzz_*.c)
 FUZZ_BIN = $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(FUZZ_SRC))
-PROGRAMS = $(BUILD)/python-sandbox.fcgi $(BUILD)/sandboxd
+CLI_OBJ = $(call obj,$(wildcard src/cli/*.c))
+PROGRAMS = $(BUILD)/python-sandbox.fcgi $(BUILD)/python-sandbox \
+	$(BUILD)/sandboxd
 
 .PHONY: all run test unit fuzz integration runner-test conformance bench lint install \
 	dist clean packages-run packages-test programs readme-table
@@ -121,6 +123,11 @@ $(BUILD)/python-sandbox.fcgi: $(BUILD)/cgi-bin/python-sandbox.o \
     $(BUILD)/libpython-sandbox.a
 	$(if $(Q),@echo "  LINK  $@")
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS)
+
+$(BUILD)/python-sandbox: $(CLI_OBJ) $(BUILD)/libpython-sandbox.a
+	$(if $(Q),@echo "  LINK  $@")
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(filter-out -lfcgi \
+	    -lseccomp,$(LDLIBS))
 
 cgi-bin/python-sandbox.fcgi: build/python-sandbox.fcgi
 	$(Q)install -m 755 $< $@
@@ -228,10 +235,11 @@ readme-table: programs
 # ---- installing ----------------------------------------------------------
 install: programs
 	install -d $(DESTDIR)$(PREFIX)/lib/python-sandbox \
-	    $(DESTDIR)$(PREFIX)/sbin \
+	    $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/sbin \
 	    $(DESTDIR)$(PREFIX)/share/doc/python-sandbox
 	install -m 755 $(BUILD)/python-sandbox.fcgi \
 	    $(DESTDIR)$(PREFIX)/lib/python-sandbox/
+	install -m 755 $(BUILD)/python-sandbox $(DESTDIR)$(PREFIX)/bin/
 	install -m 755 $(BUILD)/sandboxd $(DESTDIR)$(PREFIX)/sbin/
 	install -m 644 README.md lighttpd.conf.example apache.conf.example \
 	    $(DESTDIR)$(PREFIX)/share/doc/python-sandbox/

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/rnd.h"
@@ -187,6 +188,12 @@ tables_close(struct table *t)
 		segment_close(t);
 		t = next;
 	}
+}
+
+void
+state_hide(struct state *state)
+{
+	(void)shm_unlink(state->name);
 }
 
 static void

@@ -27,6 +27,11 @@ struct state;
 enum err
 state_open(const struct conf *conf, struct state **ret_state) MUST_CHECK;
 
+/* Takes the table's name away: nobody else finds it, and it ends with this
+ * process, however that ends. For a process that shares its sandbox with
+ * nobody and never calls state_tick, which would register anew. */
+void state_hide(struct state *state);
+
 /* Gives up everything this process holds in the table and detaches. The
  * segment stays for the others. NULL is accepted. */
 void state_close(struct state *state);

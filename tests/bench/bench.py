@@ -1,22 +1,27 @@
 #!/usr/bin/env python3
 """What the server adds to a run, and what an idle stream costs.
 
-    bench.py [--parts latency,idle] [--prints N] [--figures N]
+    bench.py [--parts latency,runner,idle] [--prints N] [--figures N]
              [--streams N] [--seconds N]
 
 Latency: the same request body goes through lighttpd and the server, and
-straight to the sandbox, in turn (A B B A ...) within one run. Idle: many open
-streams, their memory and processor time. A missed budget ends with code 1.
+straight to the sandbox, in turn (A B B A ...) within one run. Runner: the same
+program straight at the sandbox with what the server puts in front of it, and
+without. Idle: many open streams, their memory and processor time. A missed budget ends with code 1.
 With SNEKBOX_URL the given sandbox is used, else our sandboxd.
 """
 
 import argparse
+import base64
+import json
 import os
 import resource
 import selectors
 import socket
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
@@ -24,13 +29,15 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
 
 from client import Connection, Deadline, Session, build_head  # noqa: E402
 from fakes import FakeSandbox, eval_answer  # noqa: E402
-from harness import Sandbox, Server, memory_kib  # noqa: E402
+from harness import Sandbox, Server, children, memory_kib  # noqa: E402
 
 PRINT = "print(1)"
 FIGURE = ("import matplotlib.pyplot as plt\n"
           "plt.plot([1, 4, 2, 3])\nplt.title('bench')\nplt.show()\n")
 PRINT_MS = 2.0              # at most added to print(1)
 FIGURE_SHARE = 0.02         # at most added to a figure
+RUNNER_MS = 15.0            # at most added by the runner to print(1)
+RUNNER_MIB = 8.0
 STREAM_KIB = 2.0            # at most for an idle stream
 CPU_SHARE = 0.02 / 10_000   # of a core, at most for an idle stream
 
@@ -147,6 +154,62 @@ def report_latency(report, name, pairs):
     report(f"{name}, added", f"{added:.2f} ms ({added / base:+.1%})",
            f"{budget:.2f} ms", fine)
     return fine
+
+
+# ---- the runner ----------------------------------------------------------
+
+def plain_body(code):
+    """The request without the runner."""
+    text = base64.b64encode(code.encode()).decode()
+    return json.dumps({"args": ["main.py"], "files": [
+        {"path": "main.py", "content": text}]}).encode()
+
+
+def pss_of(body):
+    """KiB of all processes of a program that waits for the end of its
+    standard input, run by the machine's own Python."""
+    request = json.loads(body)
+    with tempfile.TemporaryDirectory() as folder:
+        for file in request["files"]:
+            path = os.path.join(folder, file["path"])
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "wb") as f:
+                f.write(base64.b64decode(file["content"]))
+        with subprocess.Popen(["/usr/bin/python3", *request["args"]],
+                              cwd=folder, stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE) as process:
+            while b"1\n" != process.stdout.readline():
+                pass
+            pids = [process.pid, *children(process.pid)]
+            kib = sum(memory_kib(pid) for pid in pids)
+            process.stdin.close()
+            process.stdout.read()
+    return kib
+
+
+def runner(args, box, report):
+    """The time at the lower quartiles: what else the machine does lengthens
+    all runs, those with two processes most."""
+    straight = Straight(box.url)
+    body, plain = recorded_body(PRINT), plain_body(PRINT)
+    pairs = []
+    for i in range(args.prints + 4):
+        if i % 2 == 0:
+            a, b = straight.run(body), straight.run(plain)
+        else:
+            b, a = straight.run(plain), straight.run(body)
+        pairs.append((a, b))
+    withs, withouts = zip(*pairs[4:])
+    added = statistics.quantiles(withs)[0] - statistics.quantiles(withouts)[0]
+    median = statistics.median(a - b for a, b in pairs[4:])
+    report("print(1), added by the runner",
+           f"{added:.2f} ms (median of differences {median:.2f} ms)",
+           f"{RUNNER_MS:.0f} ms", added <= RUNNER_MS)
+    wait = "print(1, flush=True)\nimport sys\nsys.stdin.read()"
+    mib = (pss_of(recorded_body(wait)) - pss_of(plain_body(wait))) / 1024
+    report("print(1), memory of the runner", f"{mib:.1f} MiB PSS",
+           f"{RUNNER_MIB:.0f} MiB", mib <= RUNNER_MIB)
+    return added <= RUNNER_MS and mib <= RUNNER_MIB
 
 
 # ---- idle streams --------------------------------------------------------
@@ -276,16 +339,16 @@ def make_report(kind):
 def main():
     parser = argparse.ArgumentParser(
         description="What the server adds, and what idle streams cost.")
-    parser.add_argument("--parts", default="latency,idle")
+    parser.add_argument("--parts", default="latency,runner,idle")
     parser.add_argument("--prints", type=int, default=100)
     parser.add_argument("--figures", type=int, default=30)
     parser.add_argument("--streams", type=int, default=2000)
     parser.add_argument("--seconds", type=float, default=60)
     args = parser.parse_args()
     parts = args.parts.split(",")
-    known = {"latency": latency, "idle": idle}
+    known = {"latency": latency, "runner": runner, "idle": idle}
     if not set(parts) <= set(known):
-        parser.error("parts are latency and idle")
+        parser.error("parts are latency, runner and idle")
     box = Sandbox()
     try:
         report = make_report(box.kind)

@@ -31,7 +31,8 @@ Q := $(if $(V),,@)
 PACKAGES_BUILD = gcc make pkg-config libc6-dev libfcgi-dev \
 	libcurl4-openssl-dev libcjson-dev libevent-dev libseccomp-dev nettle-dev
 PACKAGES_RUN = $(PACKAGES_BUILD) lighttpd bubblewrap util-linux curl python3 \
-	python3-numpy python3-matplotlib python3-pandas fonts-wqy-microhei
+	python3-numpy python3-matplotlib python3-pandas \
+	python3-openpyxl fonts-wqy-microhei
 PACKAGES_TEST = $(PACKAGES_RUN) libcmocka-dev clang libclang-rt-14-dev \
 	clang-format valgrind apache2 spawn-fcgi python3-venv shellcheck git
 INSTALL_PACKAGES = sh tests/packages.sh

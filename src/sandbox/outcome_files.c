@@ -18,6 +18,7 @@
 struct found {
 	struct outcome_file file;
 	uint64_t seen, at;
+	bool captured; /* drawn by the runner, which chose its name */
 };
 
 struct finds {
@@ -137,6 +138,8 @@ identify(const struct report *report, const char *path, const char **ret_name,
 		    NULL) {
 			*ret_name = path + strlen(STORE);
 			found->seen = report_number(line, "seen", AT_MAX);
+			found->at = report_number(line, "at", AT_MAX);
+			found->captured = true;
 			return true;
 		}
 		line = report_find(report, "file", "safe", path);
@@ -210,10 +213,42 @@ static bool
 came_back(const struct finds *finds, const char *name)
 {
 	for (size_t i = 0; i < finds->n; i++) {
-		if (strcmp(finds->items[i].file.path, name) == 0)
+		if (!finds->items[i].captured &&
+		    strcmp(finds->items[i].file.path, name) == 0)
 			return true;
 	}
 	return false;
+}
+
+/* A figure of the runner's yields its name to a file of the program's own. */
+static enum err
+yield_name(const struct finds *finds, struct found *found)
+{
+	while (came_back(finds, found->file.path)) {
+		CLEANUP_BUF struct buf name = { .max = PATH_MAX_BYTES };
+		enum err rc;
+
+		if ((rc = buf_printf(&name, "open-%s", found->file.path)) !=
+		    ERR_OK)
+			return rc;
+		free(found->file.path);
+		found->file.path = buf_steal(&name, NULL);
+		if (found->file.path == NULL)
+			return ERR_NOMEM;
+	}
+	return ERR_OK;
+}
+
+static enum err
+yield_names(struct finds *finds)
+{
+	enum err rc = ERR_OK;
+
+	for (size_t i = 0; i < finds->n && rc == ERR_OK; i++) {
+		if (finds->items[i].captured)
+			rc = yield_name(finds, &finds->items[i]);
+	}
+	return rc;
 }
 
 /* A file of which only the report knows. */
@@ -319,6 +354,8 @@ outcome_files(struct json_span files, const struct report *report,
 		rc = add_returned(&finds, report, item);
 	if (rc == ERR_OK)
 		rc = add_all_missing(&finds, report);
+	if (rc == ERR_OK)
+		rc = yield_names(&finds);
 	if (rc == ERR_OK)
 		rc = hand_out(&finds, outcome);
 	return rc;

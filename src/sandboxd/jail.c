@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -245,11 +246,13 @@ start(struct jail *jail, const struct plan *plan, struct ends *ends)
 static enum err
 await_ready(struct jail *jail, struct buf *text)
 {
-	struct pollfd fd = { .fd = jail->launch, .events = POLLIN };
+	struct pollfd fds[] = { { jail->launch, POLLIN, 0 },
+		{ jail->pidfd, POLLIN, 0 } };
 	char message[MESSAGE_MAX], ready;
 	ssize_t n;
 
-	if (poll(&fd, 1, PREPARE_MS) == 1 && read(jail->launch, &ready, 1) == 1)
+	if (poll(fds, 2, PREPARE_MS) > 0 && fds[0].revents != 0 &&
+	    read(jail->launch, &ready, 1) == 1)
 		return ERR_OK;
 	jail_reap(jail, true);
 	n = read(jail->err, message, sizeof(message));
@@ -365,6 +368,23 @@ jail_launch(
 	return rc;
 }
 
+/* Where a bwrap is killed while it builds, its second process can be left
+ * waiting for it for ever; it is ours then. */
+static void
+kill_orphans(void)
+{
+	CLEANUP_FD int fd = open("/proc/thread-self/children", O_RDONLY);
+	char text[4096], *at = text, *end;
+	ssize_t n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : 0;
+	long pid;
+
+	text[n > 0 ? n : 0] = '\0';
+	while ((pid = strtol(at, &end, 10)) > 1 && end != at) {
+		kill((pid_t)pid, SIGKILL);
+		at = end;
+	}
+}
+
 int
 jail_reap(struct jail *jail, bool kill_it)
 {
@@ -378,8 +398,10 @@ jail_reap(struct jail *jail, bool kill_it)
 	/* bwrap may end before the first process of the jail does; that one is
 	 * then handed to us, and its end is the end of all others */
 	while ((pid = waitpid(-1, &status, 0)) > 0 || errno == EINTR) {
-		if (pid == jail->pid)
-			result = status;
+		if (pid != jail->pid)
+			continue;
+		result = status;
+		kill_orphans();
 	}
 	jail->pid = 0;
 	return result;

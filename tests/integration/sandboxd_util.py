@@ -190,8 +190,8 @@ class Sandboxd:
         namespaces of its own, so it should change nothing)."""
         lines = pathlib.Path("/proc/self/mounts").read_text().splitlines()
         return [line for line in lines
-                if line.split()[1].split("/")[1] in ("mnt", "media", "srv",
-                                                     "boot")]
+                if line.split()[1].startswith(("/mnt", "/media", "/srv",
+                                               "/boot"))]
 
     def log_text(self):
         return pathlib.Path(self.log).read_text()

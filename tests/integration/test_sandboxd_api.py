@@ -560,6 +560,30 @@ def test_a_slot_that_dies_costs_one_answer(service):
     assert service.eval("print(1)").stdout == "1\n"
 
 
+def test_a_jail_that_is_killed_while_it_is_built(service):
+    """As the kernel might for want of memory: half a bubblewrap must not be
+    left behind, and nobody wait for it."""
+    def young():
+        for pid in util.children(service.pid) - known:
+            with contextlib.suppress(OSError):
+                name = pathlib.Path(f"/proc/{pid}/comm").read_text()
+                if name == "bwrap\n":
+                    return pid
+        return None
+
+    usual = len(util.children(service.pid))
+    for _ in range(25):
+        known = util.children(service.pid)
+        assert service.eval("print(1)").status in (200, 500)
+        with contextlib.suppress(OSError, AssertionError):
+            os.kill(util.until(young, 0.5), signal.SIGKILL)
+        begin = time.monotonic()
+        assert service.eval("print(2)").status in (200, 500)
+        assert time.monotonic() - begin < 10
+    util.until(lambda: len(util.children(service.pid)) == usual, 10,
+               "no process more than before")
+
+
 # ---- start and end --------------------------------------------------------
 
 @pytest.mark.parametrize("mode", util.MODES)

@@ -20,7 +20,7 @@ class Events(Stream):
     def __init__(self, address, method, path, body=None, headers=None,
                  timeout=10):
         self.conn = Connection(address, timeout)
-        fields = {"Accept": BOTH}
+        fields = {"Accept": BOTH, "Connection": "close"}
         if body is not None:
             fields.update({"Content-Type": "application/json",
                            "Content-Length": str(len(body))})

@@ -533,11 +533,7 @@ def test_dead_process_ends_the_resumed_stream(start_server):
     stream = client.start("import time; time.sleep(5)", id="lost")
     first = stream.next_event()
     time.sleep(0.3)
-    # the process that holds the event file open is the one with the call
-    name = first.id.split("-")[0]
-    holder = [pid for pid in one.responders()
-              if any(name in link for link in links(pid))]
-    os.kill(holder[0], signal.SIGKILL)
+    os.kill(holder_of(one, first.id), signal.SIGKILL)
     stream.wait_end(5)
     stream.close()
     one.changed()
@@ -573,3 +569,45 @@ def test_message_of_the_stream_goes_to_one_stream_only(client):
         listening.wait_comment(2)
         with pytest.raises((StreamEnded, TimeoutError)):
             listening.next_event(0.5)
+
+
+def holder_of(server, event_id):
+    """The process that writes the events of a stream."""
+    name = event_id.split("-")[0]
+    return next(pid for pid in server.responders()
+                if any(name in link for link in links(pid)))
+
+
+def test_shutting_down_waits_for_a_call_whose_client_is_gone(start_server):
+    one = start_server(processes=2)
+    client = Client(one)
+    stream = client.start("import time; time.sleep(2); print('kept')")
+    first = stream.next_event()
+    pid = holder_of(one, first.id)
+    stream.close()
+    os.kill(pid, signal.SIGTERM)
+    with client.get(first.id) as again:
+        answer = messages(again.rest(10))[-1]
+    assert "kept" in answer["result"]["content"][0]["text"]
+    one.changed()
+
+
+def test_shutting_down_tells_what_was_cut_off(start_server):
+    one = start_server(processes=2, shutdown_grace="300ms")
+    client = Client(one)
+    with client.start("import time; time.sleep(5)", id="cut") as stream:
+        first = stream.next_event()
+        os.kill(holder_of(one, first.id), signal.SIGTERM)
+        answer = messages(stream.rest(5))[-1]
+        assert (answer["id"], answer["error"]["code"]) == ("cut", -32603)
+    one.changed()
+    with client.get(first.id) as again:
+        assert messages(again.rest(5))[-1] == answer
+
+
+def test_T24_http_oversized_body_413(start_server):
+    one = start_server(processes=1, body_max="4K")
+    answer = post(one, init().replace("tests", "x" * 5000))
+    assert answer.status == 413
+    assert answer.json()["error"]["message"]
+

@@ -74,6 +74,14 @@ esac
 if [ "$port" -lt 1 ] || [ "$port" -gt 65535 ]; then
 	fail "PORT=$port: wanted a number from 1 to 65535"
 fi
+case ${SNEKBOX_URL:-} in
+'' | http://?* | unix:/?*) ;;
+*) fail "SNEKBOX_URL=$SNEKBOX_URL: wanted http://host:port/eval or unix:/path" ;;
+esac
+for tool in lighttpd curl setpriv python3; do
+	command -v "$tool" >/dev/null || fail "$tool is missing." \
+	    "Install it: apt-get install lighttpd curl util-linux python3"
+done
 taken=$(python3 - "$port" <<'EOF'
 import socket, sys
 s = socket.socket()
@@ -87,10 +95,6 @@ EOF
 )
 [ -z "$taken" ] || fail "127.0.0.1:$port can't be used ($taken)." \
     "Choose another port: make run PORT=$((port + 1))"
-for tool in lighttpd curl setpriv python3; do
-	command -v "$tool" >/dev/null || fail "$tool is missing." \
-	    "Install it: apt-get install lighttpd curl util-linux python3"
-done
 
 # ---- a folder of its own, for an unprivileged user ------------------------
 work=$(mktemp -d "${TMPDIR:-/tmp}/python-sandbox.XXXXXX")
@@ -160,8 +164,15 @@ say
 mkdir -p "$here/build/first-result"
 python3 "$here/src/cli/first-result.py" "$url/sse" \
     "$here/tests/examples/plot.py" "$here/build/first-result" || {
-	cat "$work/lighttpd.log" >&2
-	fail "the first program did not run; the log stands above"
+	status=$?
+	# 3: only too slow, which a busy machine may be at times
+	if [ "$status" -ne 3 ]; then
+		cat "$work/lighttpd.log" >&2
+		fail "the first program did not run: see the reason and the" \
+		    "log above (sandbox: $sandbox_url)"
+	fi
+	say "This machine is slow just now: serving all the same. For more time:"
+	say "    PYTHON_SANDBOX_SANDBOX_TIME_LIMIT=30s make run"
 }
 
 # ---- addresses -----------------------------------------------------------

@@ -18,7 +18,8 @@
  *	{"v":1, "exit": code it ended with, "signal": that ended the program,
  *	 "killed": "time" or "output" if the runner killed it, "soft": how often
  *	 TimeLimitExceeded was raised, "bytes": written in all, "ms": run,
- *	 "rss": KiB, "input": 1 with standard input}
+ *	 "rss": KiB, "input": 1 with standard input, "fds" and "disk": how many
+ *	 descriptors and bytes on disk there may be}
  * The others are objects with "t": "exception" (type, message, line,
  * traceback), "result" (text, type), "figure" (path, seen, scaled: a figure
  * left open), "saved" (path, seen: one the program saved), "file" (path, size,

@@ -206,16 +206,22 @@ explain(const struct report *report, const struct sandbox_limits *limits,
 		    w.text);
 	}
 	if (holds(o->exception_message, "[Errno 28]")) {
-		w = bytes_words(limits->disk_bytes, "unknown size");
+		w = bytes_words(limits->disk_bytes > 0 ? limits->disk_bytes
+						       : report->disk_bytes,
+		    "unknown size");
 		return outcome_say(&o->details,
 		    "The sandbox's disk is full "
 		    "(limit: %s); write less, or delete what is not needed.",
 		    w.text);
 	}
-	if (holds(o->exception_message, "[Errno 24]"))
+	if (holds(o->exception_message, "[Errno 24]")) {
+		w = count_words(report->descriptors);
 		return outcome_say(&o->details,
 		    "The program opened more files "
-		    "than the sandbox allows at once; close what is done.");
+		    "than the sandbox allows at once (limit: %s descriptors); "
+		    "close what is done.",
+		    report->descriptors > 0 ? w.text : "few");
+	}
 	if (o->exception_line > 0)
 		return outcome_say(&o->details,
 		    "The program raised %s in line "

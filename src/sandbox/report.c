@@ -146,6 +146,8 @@ read_first(struct report *report)
 	report->bytes = report_number(first, "bytes", SIZE_MAX_TOLD);
 	report->run_ms = report_number(first, "ms", SIZE_MAX_TOLD);
 	report->rss_kib = report_number(first, "rss", SIZE_MAX_TOLD);
+	report->descriptors = report_number(first, "fds", 1 << 30);
+	report->disk_bytes = report_number(first, "disk", SIZE_MAX_TOLD);
 	/* without its own line the runner has told nothing */
 	report->ended = report_number(first, "v", 1) == 1;
 }

@@ -27,6 +27,8 @@ struct report {
 	bool warned;        /* TimeLimitExceeded was raised */
 	bool had_input;
 	uint64_t bytes, run_ms, rss_kib;
+	uint64_t descriptors; /* limits as the runner saw them, 0: unknown */
+	uint64_t disk_bytes;
 };
 
 /* Decodes n bytes of output. ERR_NOMEM, nothing else. */

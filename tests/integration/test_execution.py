@@ -350,3 +350,88 @@ def test_child_output_keeps_its_place(session):
         "if os.fork() == 0:\n    os.write(1, b'two\\n'); os._exit(0)\n"
         "os.wait()\nprint('three')")
     assert result.stdout == "one\ntwo\nthree\n"
+
+
+def test_E34_cjk_has_real_glyphs_where_a_font_is_installed(session, sandbox):
+    """Characters without a glyph would all look the same."""
+    texts = "销額東京매출ア"
+    result = session.call(
+        FIGURE + "plt.rcParams['font.family'] = 'SimHei'\n"
+        f"for i, c in enumerate({texts!r}):\n"
+        "    plt.figure(figsize=(1, 1)); plt.axis('off')\n"
+        "    plt.text(.2, .2, c, fontsize=30)\n"
+        "    plt.savefig(f'{i}.png'); plt.close()", timeout=40)
+    assert not result.is_error and result.stdout == "", result
+    assert len(result.images) == len(texts)
+    if sandbox.kind == "sandboxd":
+        assert len(set(result.images)) == len(texts)
+
+
+def test_captured_figure_yields_its_name(session):
+    result = session.call(
+        FIGURE + "plt.figure(figsize=(1, 1)).savefig('figure-1.png')\n"
+        "plt.figure(figsize=(2, 1))")
+    assert [plot["name"] for plot in result["plots"]] == [
+        "figure-1.png", "open-figure-1.png"]
+    assert [png_size(image) for image in result.images] == [
+        (100, 100), (200, 100)]
+
+
+def test_large_open_figure_is_drawn_smaller_and_that_is_said(session):
+    result = session.call(FIGURE + "plt.figure(figsize=(50, 5))")
+    assert png_size(result.images[0]) == (2000, 200)
+    assert "lower resolution" in result["details"]
+
+
+def test_too_many_open_files_are_told_with_their_limit(session, sandbox):
+    result = session.call("kept = [open('main.py') for _ in range(5000)]")
+    limit = 32 if sandbox.kind == "snekbox" else 256
+    assert result["error_type"] == "execution_error"
+    assert f"{limit} descriptors" in result["details"], result
+
+
+def test_full_disk_is_told_with_its_limit(session):
+    result = session.call(
+        "with open('big', 'wb') as f:\n    while True:\n"
+        "        f.write(bytes(1 << 16)); f.flush()")
+    assert result.is_error
+    if "[Errno 28]" in result.stdout:
+        assert "48 MiB" in result["details"], result
+    else:
+        assert result["error_type"] == "memory_limit", result
+
+
+def test_swallowed_time_limit_comes_again(session):
+    result = session.call(
+        "import time\ntry:\n    while True: time.sleep(0.01)\n"
+        "except BaseException:\n    print('swallowed', flush=True)\n"
+        "while True: pass")
+    assert result["error_type"] == "timeout", result
+    assert result.stdout.startswith("swallowed\n")
+    assert result["exception"]["line"] == 6
+
+
+def test_what_nothing_can_raise_in_is_killed_with_its_stack(session):
+    result = session.call(
+        "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, "
+        "signal.valid_signals())\n"
+        "signal.pthread_sigmask(signal.SIG_UNBLOCK, [60])\n"
+        "print('x', flush=True)\ndef spin():\n    while True: pass\nspin()")
+    assert result["error_type"] == "timeout", result
+    assert result.stdout == "x\n"
+
+
+def test_folders_of_input_files_belong_to_the_program(session):
+    result = session.call(
+        "open('in/deep/new.txt', 'w').write('n')\n"
+        "open('in/deep/a.txt', 'a').write('more')", files=[
+            {"path": "in/deep/a.txt", "text": "a"},
+            {"path": "in/b.txt", "text": "b"}])
+    assert not result.is_error, result
+    assert result.file_names == ["in/deep/a.txt", "in/deep/new.txt"]
+
+
+def test_value_that_draws_itself_is_an_image(session):
+    result = session.call("from PIL import Image\n"
+                          "Image.new('RGB', (7, 5), 'red')")
+    assert [png_size(image) for image in result.images] == [(7, 5)], result

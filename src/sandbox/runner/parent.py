@@ -8,6 +8,15 @@ REPORT_MAX = 110000
 FIRST = (b'{"t":"exception"', b'{"t":"result"')
 
 
+def disk_size():
+    """Bytes of the disk that the working folder lies on, however full."""
+    try:
+        disk = os.statvfs(HOME)
+    except OSError:
+        return 0
+    return disk.f_blocks * disk.f_frsize
+
+
 class Parent:
     def __init__(self, pid, out, report):
         self.pid = pid
@@ -191,10 +200,11 @@ class Parent:
             pass
         first = (
             '{"v":1,"exit":%d,"signal":%d,"killed":"%s","soft":%d,'
-            '"bytes":%d,"ms":%d,"rss":%d,"input":%d}' % (
+            '"bytes":%d,"ms":%d,"rss":%d,"input":%d,"fds":%d,"disk":%d}' % (
                 code, number, self.killed, self.soft, self.written,
                 (time.monotonic() - START) * 1000,
-                self.usage.ru_maxrss if self.usage else 0, "i" in FLAGS))
+                self.usage.ru_maxrss if self.usage else 0, "i" in FLAGS,
+                max(os.sysconf("SC_OPEN_MAX"), 0), disk_size()))
         text = ["\x1dE" + NONCE, first]
         size = 0
         for line in lines:

@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from client import png_size
+from client import Session, png_size
+from harness import Sandbox
 
 FIGURE = "import matplotlib.pyplot as plt\n"
 
@@ -435,3 +436,20 @@ def test_value_that_draws_itself_is_an_image(session):
     result = session.call("from PIL import Image\n"
                           "Image.new('RGB', (7, 5), 'red')")
     assert [png_size(image) for image in result.images] == [(7, 5)], result
+
+
+def test_sandbox_with_another_output_limit(start_server):
+    """The runner stops a program before the sandbox does, so that figures
+    and files still get their report."""
+    box = Sandbox(jail_output=300_000)
+    try:
+        server = start_server(box.url, processes=1, jail_output=300_000)
+        with Session(server) as session:
+            result = session.call(
+                "open('_kept.txt', 'w').write('k')\nprint('x' * 299)\n"
+                "while True: print('0123456789' * 20)")
+        assert result["error_type"] == "output_limit", result
+        assert "300,000" in result["details"]
+        assert result.file_names == ["_kept.txt"]
+    finally:
+        box.stop()

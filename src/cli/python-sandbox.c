@@ -2,7 +2,7 @@
  * python-sandbox: the same server and sandbox without a web server.
  *
  * Exit codes: 0 ended as it should; 1 could not start or run; 2 a wrong option
- * or setting.
+ * or setting; of run see command.h.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,7 +19,10 @@ extern char **environ;
 static const char usage[] =
     "usage: python-sandbox COMMAND [option …]\n"
     "Runs Python programs in a sandbox.\n\n"
-    "  stdio              serve MCP on standard input and output\n\n"
+    "  stdio              serve MCP on standard input and output\n"
+    "  run FILE           run one program (-: from standard input); text to\n"
+    "                     standard output, figures and files beside FILE\n"
+    "    --output DIR     or into this folder\n\n"
     "  --config FILE      settings (else PYTHON_SANDBOX_CONFIG, else "
     "/etc/python-sandbox.conf)\n"
     "  --set NAME=VALUE   one setting; may be repeated\n"
@@ -62,9 +65,16 @@ static int
 act(int argc, char **argv, struct conf *conf)
 {
 	struct conf_fault fault;
+	bool quiet = argc < 2 || strcmp(argv[1], "stdio") != 0;
 
+	/* on a terminal the events of every day only disturb */
+	if (quiet && strcmp(conf->log_level, "info") == 0 &&
+	    conf_set(conf, "log_level", "error", &fault) != ERR_OK)
+		return wrong(fault.text);
 	if (open_log(conf, &fault) != ERR_OK)
 		return wrong(fault.text);
+	if (argc >= 2 && strcmp(argv[1], "run") == 0)
+		return command_run(conf, argc - 2, argv + 2);
 	if (argc == 2 && strcmp(argv[1], "stdio") == 0)
 		return command_stdio(conf);
 	fputs(usage, stderr);

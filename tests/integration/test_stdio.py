@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import queue
+import re
 import shutil
 import signal
 import subprocess
@@ -191,9 +192,10 @@ def own_sandbox(pid):
     return found
 
 
-def left_folders():
-    return {n for n in os.listdir("/tmp") if n.startswith("python-sandbox-")
-            and os.path.isdir("/tmp/" + n)}
+def own_folder(peer):
+    """Where the sandbox of its own listens."""
+    return re.search(r"sandbox=unix:(/[^ ]*)/sandboxd.sock",
+                     peer.log()).group(1)
 
 
 def running(sandbox, n):
@@ -516,23 +518,25 @@ def test_no_batch_in_other_revisions(peer):
 # ---- a sandbox of its own ---------------------------------------------------
 
 def test_own_sandbox_is_started_and_ends_with_it(start):
-    before = left_folders()
     peer = start(own=True).initialize()
+    folder = own_folder(peer)
+    assert os.path.isdir(folder)
     peer.send(call("print(6 * 7)"))
     assert stdout_of(peer.answer(1)) == "42\n"
     below = own_sandbox(peer.pid)
     assert below
-    tables = [n for n in os.listdir("/dev/shm") if ".own-" in n]
-    assert not tables
+    poll(lambda: not [n for n in os.listdir("/dev/shm") if ".own-" in n], 5,
+         "its table has no name")
     peer.eof()
     assert peer.ends(10) == 0
     assert not [pid for pid in below if is_alive(pid)]
-    assert left_folders() <= before
+    assert not os.path.exists(folder)
 
 
 def test_own_sandbox_ends_also_when_it_is_killed(start):
-    before = left_folders()
     peer = start(own=True).initialize()
+    folder = own_folder(peer)
+    assert os.path.isdir(folder)
     peer.send(call(SLEEP))
     poll(lambda: len(own_sandbox(peer.pid)) > 4, 20, "it runs")
     below = own_sandbox(peer.pid)
@@ -540,7 +544,7 @@ def test_own_sandbox_ends_also_when_it_is_killed(start):
     peer.process.wait()
     poll(lambda: not [pid for pid in below if is_alive(pid)], 10,
          "all processes ended")
-    poll(lambda: left_folders() <= before, 5, "the folder is removed")
+    poll(lambda: not os.path.exists(folder), 5, "the folder is removed")
 
 
 def test_own_sandbox_that_dies_ends_it_with_the_reason(start):

@@ -68,6 +68,9 @@ enum err json_string(struct json_span span, struct buf *out) MUST_CHECK;
 /* Whether a raw string reads exactly as text; a NUL in it never does. */
 bool json_equal(struct json_span span, const char *text);
 
+/* Whether n bytes are valid UTF-8. */
+bool json_utf8(const char *text, size_t n);
+
 /* Appends a JSON string with quotes of n bytes of valid UTF-8. */
 enum err json_quote(struct buf *out, const char *text, size_t n) MUST_CHECK;
 

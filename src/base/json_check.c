@@ -102,6 +102,22 @@ utf8_len(const char *at, const char *end)
 	return n;
 }
 
+bool
+json_utf8(const char *text, size_t n)
+{
+	const char *end = text + n;
+
+	while (text < end) {
+		size_t len = (unsigned char)*text < 0x80 ? 1
+		    : utf8_len(text, end);
+
+		if (len == 0)
+			return false;
+		text += len;
+	}
+	return true;
+}
+
 static int
 hex_digit(char c)
 {

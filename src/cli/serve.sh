@@ -139,6 +139,8 @@ snekbox_url = "$sandbox_url"
 sandbox_workers = $workers
 state_name = "run-$port"
 run_dir = "$work/run"
+artifact_dir = "$work/run/artifacts"
+public_url = "$url"
 EOF
 sh "$here/src/cli/edit-conf.sh" "$here/lighttpd.conf.example" \
     "port=$port" "processes=$processes" "program=$work/python-sandbox.fcgi" \

@@ -10,6 +10,8 @@
 #include "base/log.h"
 #include "mcp/call.h"
 #include "mcp/content.h"
+#include "mcp/deposit.h"
+#include "mcp/environment.h"
 #include "mcp/identity.h"
 #include "state/metrics.h"
 
@@ -59,7 +61,7 @@ call_deliver(struct call *call)
 	char poor[RPC_ID_MAX + 128];
 	int n;
 
-	if (call->prepared == ERR_OK)
+	if (call->prepared == ERR_OK && !call->internal)
 		count_outcome(call->mcp->state, call->outcome.kind);
 	call_log_end(call, how_ended(call), call->outcome.duration_ms);
 	call_detach(call);
@@ -86,16 +88,14 @@ shaped(void *arg)
 		call_deliver(call);
 }
 
-/* What applied to the run, as far as it is known: a Snekbox does not tell its
- * own limits. */
-static struct sandbox_limits
-limits_of(const struct call *call)
+struct sandbox_limits
+mcp_limits(const struct mcp *mcp, unsigned endpoint, uint64_t time_ms)
 {
-	const struct conf *conf = call->mcp->conf;
-	struct sandbox_limits limits = { .time_ms = call->limit_ms,
-		.output_bytes = call->limit_output };
+	const struct conf *conf = mcp->conf;
+	struct sandbox_limits limits = { .time_ms = time_ms,
+		.output_bytes = conf->jail_output };
 
-	if (!snekbox_stops(call->mcp->snekbox, call->endpoint))
+	if (!snekbox_stops(mcp->snekbox, endpoint))
 		return limits;
 	limits.memory_bytes = conf->jail_memory;
 	limits.disk_bytes = conf->jail_disk;
@@ -103,32 +103,53 @@ limits_of(const struct call *call)
 	return limits;
 }
 
+/* The result of a run, or of none. */
+static enum err
+build_result(struct call *call, struct buf *result)
+{
+	struct mcp *mcp = call->mcp;
+	struct sandbox_limits limits =
+	    mcp_limits(mcp, call->endpoint, call->limit_ms);
+	struct content_link *links = NULL;
+	struct content_view view = { .conf = mcp->conf,
+		.revision = call->revision,
+		.outcome = &call->outcome,
+		.limits = &limits,
+		.queued_ms = call->queued_ms,
+		.base = call->base };
+	enum err rc = ERR_OK;
+
+	limits.output_bytes = call->limit_output;
+	view.reserved = strlen(call->message->id) +
+	    strlen("{\"jsonrpc\":\"2.0\",\"id\":,\"result\":}");
+	if (call->revision >= REVISION_2026_07_28)
+		view.reserved += IDENTITY_TAIL_MAX;
+	if (call->replied)
+		rc = outcome_parse(
+		    &call->reply, mcp->conf, &limits, &call->outcome);
+	if (rc == ERR_OK)
+		rc = environment_explain(mcp->environment, &call->outcome);
+	if (rc == ERR_OK && !call->internal)
+		rc = deposit(mcp->artifacts, mcp->conf, call->owner,
+		    &call->outcome, &links);
+	view.links = links;
+	if (rc == ERR_OK)
+		rc = content_result(result, &view);
+	deposit_done(links, call->outcome.n_files);
+	return rc;
+}
+
 /* In a worker. */
 static enum err
 build_answer(struct call *call)
 {
 	CLEANUP_BUF struct buf result = { .max = call->mcp->conf->result_max };
-	struct sandbox_limits limits = limits_of(call);
-	struct content_view view = { .conf = call->mcp->conf,
-		.revision = call->revision,
-		.outcome = &call->outcome,
-		.limits = &limits,
-		.queued_ms = call->queued_ms };
-	enum err rc = ERR_OK;
+	enum err rc;
 
-	view.reserved = strlen(call->message->id) +
-	    strlen("{\"jsonrpc\":\"2.0\",\"id\":,\"result\":}");
-	if (call->revision >= REVISION_2026_07_28)
-		view.reserved += IDENTITY_TAIL_MAX;
-	if (call->prepared == ERR_RPC_PARAMS) {
+	if (call->prepared == ERR_RPC_PARAMS)
 		rc = content_refusal(&result, call->fault.text);
-	} else {
-		if (call->replied)
-			rc = outcome_parse(&call->reply, call->mcp->conf,
-			    &limits, &call->outcome);
-		if (rc == ERR_OK)
-			rc = content_result(&result, &view);
-	}
+	else
+		rc = build_result(call, &result);
 	if (rc == ERR_OK)
 		rc = identity_tail(&result, 0, call->revision, false);
 	return rc != ERR_OK

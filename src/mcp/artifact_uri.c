@@ -5,7 +5,7 @@
 
 /* Bytes of a name that stand in an address: encoded, with prefix and id, it
  * must stay below what web servers and HTTP_PATH_MAX take. */
-#define NAME_SHOWN 200
+#define NAME_SHOWN 255
 
 static bool
 is_hex(char c)

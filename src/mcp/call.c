@@ -1,4 +1,5 @@
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "mcp/call.h"
@@ -16,6 +17,8 @@ call_free(struct call *call)
 	buf_done(&call->tried);
 	buf_done(&call->reply_body);
 	buf_done(&call->answer);
+	free(call->base);
+	free(call->owner);
 	free(call->content_type);
 	free(call->transport_text);
 	outcome_done(&call->outcome);
@@ -28,10 +31,8 @@ call_end(struct call *call)
 	struct mcp *mcp = call->mcp;
 
 	TAILQ_REMOVE(&mcp->calls, call, of_mcp);
-	mcp->n_calls--;
 	call_free(call);
-	if (mcp->n_calls == 0 && mcp->host->idle != NULL)
-		mcp->host->idle(mcp->host);
+	mcp_work_end(mcp);
 }
 
 void
@@ -91,13 +92,17 @@ call_new(struct request *request)
 	call->mcp = mcp;
 	call->session = session;
 	call->revision = session->revision;
+	call->internal = session->internal;
 	call->begun_ms = clock_ms();
 	buf_init(&call->body, mcp->conf->body_max * 2 + REQUEST_ROOM);
 	buf_init(&call->tried, TRIED_MAX);
 	buf_init(&call->reply_body, mcp->conf->sandbox_reply_max);
 	buf_init(&call->answer, mcp->conf->result_max + RPC_ID_MAX + 64);
 	call->timer = evtimer_new(mcp->host->base, on_timer, call);
-	if (call->timer == NULL) {
+	call->owner = strdup(session->owner);
+	/* without it there are no addresses */
+	call->base = session->base != NULL ? strdup(session->base) : NULL;
+	if (call->timer == NULL || call->owner == NULL) {
 		call_free(call);
 		return NULL;
 	}

@@ -27,6 +27,8 @@ struct call {
 	struct mcp_session *session; /* NULL once cut off; borrowed */
 	struct rpc_message *message; /* owned; trimmed after STAGE_PREPARE */
 	struct sink *sink;           /* owned; NULL once cut off */
+	char *base, *owner;          /* of the session, owned */
+	bool internal;               /* of the session */
 	enum revision revision;
 	enum stage stage;
 	/* the request */

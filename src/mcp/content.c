@@ -2,30 +2,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base64.h"
 #include "base/cleanup.h"
 #include "base/json.h"
-#include "mcp/content.h"
+#include "mcp/artifact.h"
+#include "mcp/content_private.h"
 #include "sandbox/text.h"
 
 #define TEXT_LEAST 64   /* bytes under which no text is cut further */
-#define BLOCK_BYTES 96  /* of an image block around data and type */
 #define FRAME_BYTES 256 /* of a result around texts and blocks */
 
-static const char over_count[] = "over the limit of images (figures_max)";
-static const char over_budget[] = "over the result budget";
 static const char not_sent[] = "only figures are sent, print what you need";
-
-/* A result under construction. */
-struct shape {
-	const struct content_view *view;
-	const struct outcome *o;
-	const char **why; /* of each file: why it has no image, or NULL */
-	size_t budget;    /* bytes of each long text and of the lists */
-	bool cut;         /* a text did not fit its budget */
-	struct buf json;  /* the structured content */
-	struct buf text;  /* the text block's text, quoted */
-};
 
 /* Writes JSON; after a failure nothing more is written and rc keeps it. */
 struct writer {
@@ -154,27 +140,68 @@ put_exception(struct writer *w, struct shape *s)
 	put_close(w, "}");
 }
 
+/* Where a file can be fetched. */
 static void
-put_figure(struct writer *w, const struct outcome_file *f, const char *why)
+put_link(struct writer *w, struct shape *s, size_t i)
 {
+	const struct content_link *link = content_link_of(s, i);
+
+	if (link == NULL || link->ref == NULL)
+		return;
+	put_key(w, "uri");
+	put(w, "\"" ARTIFACT_URI);
+	put(w, link->ref);
+	put(w, "\"");
+	if (s->view->base == NULL)
+		return;
+	put_key(w, "url");
+	put(w, "\"");
+	put(w, s->view->base);
+	put(w, ARTIFACT_PATH);
+	put(w, link->ref);
+	put(w, "\"");
+}
+
+static void
+put_figure(struct writer *w, struct shape *s, size_t i)
+{
+	const struct outcome_file *f = &s->o->files[i];
+
 	put_open(w, "{");
 	put_member(w, "name", f->path);
 	put_number(w, "width", f->width);
 	put_number(w, "height", f->height);
 	put_number(w, "bytes", f->len);
-	put_member(w, "reason", why);
+	put_link(w, s, i);
+	put_member(w, "reason", s->why[i]);
 	put_close(w, "}");
 }
 
 static void
-put_file(struct writer *w, const struct outcome_file *f, const char *why)
+put_file(struct writer *w, struct shape *s, size_t i)
 {
+	const struct outcome_file *f = &s->o->files[i];
+
 	put_open(w, "{");
 	put_member(w, "path", f->path);
 	put_number(w, "bytes", f->len);
 	put_member(w, "media_type", f->media_type);
-	put_member(w, "reason", why);
+	put_link(w, s, i);
+	put_member(w, "reason", s->why[i]);
 	put_close(w, "}");
+}
+
+/* About what a file takes in a list. */
+static size_t
+entry_size(const struct shape *s, size_t i)
+{
+	const struct content_link *link = content_link_of(s, i);
+	size_t n = strlen(s->o->files[i].path) + CONTENT_BLOCK_BYTES;
+
+	if (link == NULL || link->ref == NULL)
+		return n;
+	return n + 2 * strlen(link->ref) + 2 * strlen(ARTIFACT_URI) +
+	    (s->view->base != NULL ? strlen(s->view->base) : 0);
 }
 
 /* Lists the figures, or the other files, as far as the budget allows; returns
@@ -192,31 +219,43 @@ put_list(struct writer *w, struct shape *s, const char *key, bool figures)
 
 		if (f->figure != figures)
 			continue;
-		if (w->out->len + strlen(f->path) + BLOCK_BYTES > last) {
+		if (w->out->len + entry_size(s, i) > last) {
 			omitted++;
 			continue;
 		}
 		if (w->comma)
 			put(w, ",");
 		if (figures)
-			put_figure(w, f, s->why[i]);
+			put_figure(w, s, i);
 		else
-			put_file(w, f, s->why[i]);
+			put_file(w, s, i);
 	}
 	put_close(w, "]");
 	return omitted;
 }
 
+/* The last figure: where to fetch it, else its name. */
 static void
-put_plot_path(struct writer *w, const struct outcome *o)
+put_plot_path(struct writer *w, struct shape *s)
 {
-	const char *last = NULL;
+	const struct content_link *link;
+	size_t last = s->o->n_files;
 
-	for (size_t i = 0; i < o->n_files; i++) {
-		if (o->files[i].figure)
-			last = o->files[i].path;
+	for (size_t i = 0; i < s->o->n_files; i++) {
+		if (s->o->files[i].figure)
+			last = i;
 	}
-	put_member(w, "plot_path", last);
+	if (last == s->o->n_files)
+		return;
+	link = content_link_of(s, last);
+	if (link == NULL || link->ref == NULL) {
+		put_member(w, "plot_path", s->o->files[last].path);
+		return;
+	}
+	put_key(w, "plot_path");
+	put(w, "\"" ARTIFACT_URI);
+	put(w, link->ref);
+	put(w, "\"");
 }
 
 static void
@@ -277,7 +316,7 @@ build_json(struct shape *s)
 	put_status(&w, s->o);
 	put_texts(&w, s);
 	omitted = put_list(&w, s, "plots", true);
-	put_plot_path(&w, s->o);
+	put_plot_path(&w, s);
 	omitted += put_list(&w, s, "files", false);
 	if (omitted > 0)
 		put_number(&w, "files_omitted", omitted);
@@ -306,6 +345,20 @@ put_line(struct writer *w, const char *before, const char *text, size_t budget)
 }
 
 static void
+put_address(struct writer *w, struct shape *s, size_t i)
+{
+	const struct content_link *link = content_link_of(s, i);
+	const char *base = s->view->base;
+
+	if (link == NULL || link->ref == NULL)
+		return;
+	put(w, " ");
+	put(w, base != NULL ? base : "");
+	put(w, base != NULL ? ARTIFACT_PATH : ARTIFACT_URI);
+	put(w, link->ref);
+}
+
+static void
 put_file_lines(struct writer *w, struct shape *s)
 {
 	size_t last = w->out->len + s->budget;
@@ -313,8 +366,7 @@ put_file_lines(struct writer *w, struct shape *s)
 	for (size_t i = 0; i < s->o->n_files; i++) {
 		const struct outcome_file *f = &s->o->files[i];
 
-		if (w->rc != ERR_OK ||
-		    w->out->len + strlen(f->path) + BLOCK_BYTES > last)
+		if (w->rc != ERR_OK || w->out->len + entry_size(s, i) > last)
 			return;
 		put_line(
 		    w, f->figure ? "Figure: " : "File: ", f->path, s->budget);
@@ -322,6 +374,7 @@ put_file_lines(struct writer *w, struct shape *s)
 			w->rc = buf_printf(w->out, " (%zu bytes)%s%s", f->len,
 			    s->why[i] != NULL ? ": " : "",
 			    s->why[i] != NULL ? s->why[i] : "");
+		put_address(w, s, i);
 	}
 }
 
@@ -405,67 +458,29 @@ build_fitting(struct shape *s)
 	}
 }
 
-static size_t
-block_size(const struct outcome_file *f)
-{
-	return BLOCK_BYTES + strlen(f->media_type) + (f->len + 2) / 3 * 4;
-}
-
-/* Says of every file why it has no image; of the figures that can be sent the
+/* Says of every file why it is not given; of the figures that can be sent the
  * longest reason first. */
 static void
 presume_omitted(struct shape *s)
 {
 	for (size_t i = 0; i < s->o->n_files; i++) {
 		const struct outcome_file *f = &s->o->files[i];
+		const struct content_link *link = content_link_of(s, i);
 
 		if (f->data == NULL)
 			s->why[i] = f->reason != NULL
 			    ? f->reason
 			    : "not returned by the sandbox";
+		else if (f->figure)
+			s->why[i] = content_over_count;
+		else if (link == NULL)
+			s->why[i] = not_sent;
 		else
-			s->why[i] = f->figure ? over_count : not_sent;
-	}
-}
-
-/* Lets figures in, in order, while count and bytes last. */
-static void
-choose_figures(struct shape *s)
-{
-	size_t most = s->view->conf->result_max, used = size_of(s);
-	uint64_t count = 0;
-
-	for (size_t i = 0; i < s->o->n_files; i++) {
-		const struct outcome_file *f = &s->o->files[i];
-		size_t size;
-
-		if (!f->figure || f->data == NULL || f->media_type == NULL ||
-		    count >= s->view->conf->figures_max)
-			continue;
-		size = block_size(f);
-		s->why[i] = over_budget;
-		if (size > most || used > most - size)
-			continue;
-		s->why[i] = NULL;
-		used += size;
-		count++;
+			s->why[i] = link->ref == NULL ? link->reason : NULL;
 	}
 }
 
 /* ---- the whole ---------------------------------------------------------- */
-
-static enum err
-append_image(struct buf *out, const struct outcome_file *f)
-{
-	enum err rc;
-
-	rc = buf_puts(out, ",{\"type\":\"image\",\"data\":\"");
-	if (rc == ERR_OK)
-		rc = base64_encode(out, f->data, f->len);
-	if (rc == ERR_OK)
-		rc = buf_printf(out, "\",\"mimeType\":\"%s\"}", f->media_type);
-	return rc;
-}
 
 static enum err
 append_result(struct buf *out, const struct shape *s)
@@ -475,10 +490,8 @@ append_result(struct buf *out, const struct shape *s)
 	put(&w, "{\"content\":[{\"type\":\"text\",\"text\":");
 	put(&w, buf_str(&s->text));
 	put(&w, "}");
-	for (size_t i = 0; i < s->o->n_files && w.rc == ERR_OK; i++) {
-		if (s->o->files[i].figure && s->why[i] == NULL)
-			w.rc = append_image(out, &s->o->files[i]);
-	}
+	if (w.rc == ERR_OK)
+		w.rc = content_blocks(out, s);
 	put(&w, "]");
 	if (structured(s->view)) {
 		put(&w, ",\"structuredContent\":");
@@ -500,16 +513,18 @@ content_result(struct buf *out, const struct content_view *view)
 	buf_init(&s.json, view->conf->result_max);
 	buf_init(&s.text, view->conf->result_max);
 	s.why = calloc(s.o->n_files + 1, sizeof(*s.why));
-	if (s.why == NULL)
+	s.shown = calloc(s.o->n_files + 1, sizeof(*s.shown));
+	if (s.why == NULL || s.shown == NULL)
 		goto out;
 	presume_omitted(&s);
 	if ((rc = build_fitting(&s)) != ERR_OK)
 		goto out;
-	choose_figures(&s);
+	content_choose(&s, size_of(&s));
 	if ((rc = build(&s)) == ERR_OK)
 		rc = append_result(out, &s);
 out:
 	free(s.why);
+	free(s.shown);
 	buf_done(&s.json);
 	buf_done(&s.text);
 	return rc;

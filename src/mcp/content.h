@@ -9,6 +9,12 @@
 #include "mcp/revision.h"
 #include "sandbox/sandbox.h"
 
+/* Where a file of an outcome is kept. */
+struct content_link {
+	char *ref;    /* "ID/NAME" (artifact_ref), owned; NULL: nowhere */
+	char *reason; /* then why, owned; or NULL */
+};
+
 /* What a result is made of; all borrowed. */
 struct content_view {
 	const struct conf *conf;
@@ -17,10 +23,15 @@ struct content_view {
 	const struct sandbox_limits *limits;
 	uint64_t queued_ms;
 	size_t reserved; /* bytes of the message around the result */
+	/* one for each file of the outcome, or NULL: nothing can be fetched */
+	const struct content_link *links;
+	/* what stands before "/files/" in a URL, plain ASCII without quotes;
+	 * NULL: unknown */
+	const char *base;
 };
 
 /* Appends the CallToolResult: text block, image blocks, structuredContent
- * since 2025-06-18; at most result_max bytes with what is reserved, figures
+ * and resource links since 2025-06-18; at most result_max bytes with what is reserved, figures
  * and texts that do not fit are left out and said to be. */
 enum err
 content_result(struct buf *out, const struct content_view *view) MUST_CHECK;

@@ -102,10 +102,11 @@ begin(struct call *call, const char *why)
 	struct mcp_session *session = call->session;
 	struct mcp_host *host = session->mcp->host;
 
-	metric_add(session->mcp->state, METRIC_calls, 1);
+	if (!session->internal)
+		metric_add(session->mcp->state, METRIC_calls, 1);
 	TAILQ_INSERT_TAIL(&session->mcp->calls, call, of_mcp);
 	TAILQ_INSERT_TAIL(&session->calls, call, of_session);
-	session->mcp->n_calls++;
+	mcp_work_begin(session->mcp);
 	session->n_calls++;
 	if (why != NULL)
 		call_finish(
@@ -151,7 +152,8 @@ cancel(struct call *call)
 	bool hold = stage == STAGE_RUN && call->started &&
 	    !snekbox_stops(call->mcp->snekbox, call->endpoint);
 
-	metric_add(call->mcp->state, METRIC_calls_cancelled, 1);
+	if (!call->session->internal)
+		metric_add(call->mcp->state, METRIC_calls_cancelled, 1);
 	/* a worker may be at the outcome: nothing of it may be read here */
 	call_log_end(call, "cancelled", 0);
 	evtimer_del(call->timer);

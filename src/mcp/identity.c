@@ -13,7 +13,7 @@
 	"runs " \
 	"in a fresh sandbox without network; nothing is kept between calls. " \
 	"Print what you want to read; matplotlib figures come back as images."
-#define CAPABILITIES "{\"tools\":{}}"
+#define CAPABILITIES "{\"tools\":{},\"resources\":{}}"
 /* lists change with the program alone */
 #define CACHE "\"ttlMs\":300000,\"cacheScope\":\"public\""
 
@@ -34,7 +34,8 @@ identity_server(struct buf *out, enum revision revision)
 }
 
 enum err
-identity_initialized(struct buf *out, enum revision revision)
+identity_initialized(
+    struct buf *out, enum revision revision, const char *facts)
 {
 	enum err rc;
 
@@ -45,12 +46,13 @@ identity_initialized(struct buf *out, enum revision revision)
 	if (rc == ERR_OK)
 		rc = identity_server(out, revision);
 	if (rc == ERR_OK)
-		rc = buf_puts(out, ",\"instructions\":\"" INSTRUCTIONS "\"}");
+		rc = buf_printf(out,
+		    ",\"instructions\":\"" INSTRUCTIONS "%s\"}", facts);
 	return rc;
 }
 
 enum err
-identity_discovered(struct buf *out)
+identity_discovered(struct buf *out, const char *facts)
 {
 	size_t from = out->len;
 	enum err rc;
@@ -59,8 +61,8 @@ identity_discovered(struct buf *out)
 	rc = buf_printf(out,
 	    "{\"supportedVersions\":[\"%s\"],"
 	    "\"capabilities\":" CAPABILITIES ",\"instructions\":\"" INSTRUCTIONS
-	    "\"}",
-	    revision_name(REVISION_2026_07_28));
+	    "%s\"}",
+	    revision_name(REVISION_2026_07_28), facts);
 	return rc != ERR_OK
 	    ? rc
 	    : identity_tail(out, from, REVISION_2026_07_28, true);

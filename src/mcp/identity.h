@@ -14,12 +14,13 @@
 /* Appends serverInfo with the members that the schema of the revision has. */
 enum err identity_server(struct buf *out, enum revision revision) MUST_CHECK;
 
-/* Appends the result of initialize. */
-enum err
-identity_initialized(struct buf *out, enum revision revision) MUST_CHECK;
+/* Appends the result of initialize. facts end the instructions: plain ASCII
+ * without quotes, a blank before them. */
+enum err identity_initialized(struct buf *out, enum revision revision,
+    const char *facts) MUST_CHECK;
 
 /* Appends the result of server/discover. */
-enum err identity_discovered(struct buf *out) MUST_CHECK;
+enum err identity_discovered(struct buf *out, const char *facts) MUST_CHECK;
 
 /* Completes a result (an object that is the whole of out, from from on) with
  * what every result of 2026-07-28 carries, and with the caching hints where

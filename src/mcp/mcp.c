@@ -7,9 +7,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "mcp/core.h"
+#include "mcp/environment.h"
 #include "mcp/execute.h"
 #include "mcp/identity.h"
 #include "mcp/method.h"
+#include "mcp/resource.h"
 #include "mcp/tool.h"
 #include "state/limit.h"
 #include "state/metrics.h"
@@ -81,7 +83,9 @@ mcp_open(const struct conf *conf, struct state *state, struct snekbox *snekbox,
 	mcp->host = host;
 	mcp->sweep_due = clock_ms() + FIRST_SWEEP_MS;
 	TAILQ_INIT(&mcp->calls);
+	TAILQ_INIT(&mcp->readings);
 	if ((rc = open_artifacts(mcp)) != ERR_OK ||
+	    (rc = environment_open(mcp, &mcp->environment)) != ERR_OK ||
 	    (rc = list_tools(mcp)) != ERR_OK ||
 	    (rc = tell_endpoints(mcp)) != ERR_OK) {
 		mcp_close(mcp);
@@ -96,6 +100,7 @@ mcp_close(struct mcp *mcp)
 {
 	if (mcp == NULL)
 		return;
+	environment_close(mcp->environment);
 	for (unsigned i = 0; i < REVISION_COUNT; i++)
 		free(mcp->tools[i]);
 	artifacts_close(mcp->artifacts);
@@ -127,6 +132,10 @@ swept(void *arg)
 void
 mcp_tick(struct mcp *mcp)
 {
+	if (!mcp->begun) {
+		mcp->begun = true;
+		environment_need(mcp->environment);
+	}
 	if (mcp->sweep_due == 0 || clock_ms() < mcp->sweep_due)
 		return;
 	mcp->sweep_due = 0;
@@ -140,6 +149,20 @@ mcp_calls(const struct mcp *mcp)
 }
 
 void
+mcp_work_begin(struct mcp *mcp)
+{
+	mcp->n_calls++;
+}
+
+void
+mcp_work_end(struct mcp *mcp)
+{
+	mcp->n_calls--;
+	if (mcp->n_calls == 0 && mcp->host->idle != NULL)
+		mcp->host->idle(mcp->host);
+}
+
+void
 mcp_ring(struct mcp *mcp)
 {
 	execute_ring(mcp);
@@ -149,6 +172,7 @@ void
 mcp_drain(struct mcp *mcp)
 {
 	mcp->draining = true;
+	environment_drain(mcp->environment);
 }
 
 /* ---- sessions ----------------------------------------------------------- */
@@ -164,9 +188,12 @@ mcp_session_new(struct mcp *mcp, const char *id, const char *client,
 		return ERR_NOMEM;
 	session->mcp = mcp;
 	TAILQ_INIT(&session->calls);
+	TAILQ_INIT(&session->readings);
 	session->id = strdup(id);
 	session->client = strdup(client);
-	if (session->id == NULL || session->client == NULL) {
+	session->owner = strdup("");
+	if (session->id == NULL || session->client == NULL ||
+	    session->owner == NULL) {
 		mcp_session_free(session);
 		return ERR_NOMEM;
 	}
@@ -180,11 +207,26 @@ mcp_session_new(struct mcp *mcp, const char *id, const char *client,
 }
 
 void
+mcp_session_prefix(struct mcp_session *session, const char *prefix)
+{
+	const char *public = session->mcp->conf->public_url;
+	size_t n = strlen(public);
+
+	free(session->base);
+	while (n > 0 && public[n - 1] == '/')
+		n--;
+	session->base = n > 0 ? strndup(public, n) : strdup(prefix);
+}
+
+void
 mcp_session_free(struct mcp_session *session)
 {
 	if (session == NULL)
 		return;
 	execute_cancel_all(session);
+	resource_cut(session);
+	free(session->base);
+	free(session->owner);
 	free(session->id);
 	free(session->client);
 	free(session);
@@ -258,6 +300,12 @@ send_answer(struct request *request, enum err built, const struct buf *out)
 		sink->ops->reply(sink, poor, (size_t)n);
 	}
 	rpc_message_free(message);
+}
+
+void
+request_raw(struct request *request, enum err built, const struct buf *message)
+{
+	send_answer(request, built, message);
 }
 
 void

@@ -64,6 +64,11 @@ void mcp_close(struct mcp *mcp);
 enum err mcp_session_new(struct mcp *mcp, const char *id, const char *client,
     struct mcp_session **ret_session) MUST_CHECK;
 
+/* Tells under which path the peer reaches us ("" or "/…", plain ASCII), for the
+ * addresses of files; the setting public_url goes before it. Without memory
+ * there are no addresses. */
+void mcp_session_prefix(struct mcp_session *session, const char *prefix);
+
 /* A peer ends: its calls are cancelled, their sinks dropped at once. */
 void mcp_session_free(struct mcp_session *session);
 

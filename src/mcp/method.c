@@ -2,9 +2,11 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
+#include "mcp/environment.h"
 #include "mcp/execute.h"
 #include "mcp/identity.h"
 #include "mcp/method.h"
+#include "mcp/resource.h"
 #include "mcp/tool.h"
 
 #define NAME_SHOWN 64 /* bytes of a foreign name that are quoted back */
@@ -39,13 +41,25 @@ shown(const char *name)
 
 /* ---- requests ----------------------------------------------------------- */
 
+/* What is known of the sandbox, as the end of the instructions; the first who
+ * comes makes it known to those after him. */
+static enum err
+append_facts(struct request *request, struct buf *out)
+{
+	struct environment *environment = request->session->mcp->environment;
+
+	environment_need(environment);
+	return environment_brief(environment, out);
+}
+
 /* An unknown version, also one newer than us, gets our newest: the client
  * decides whether it can live with that. */
 static void
 handle_initialize(struct request *request)
 {
 	struct mcp_session *session = request->session;
-	CLEANUP_BUF struct buf out = { .max = 4096 };
+	CLEANUP_BUF struct buf out = { .max = 8192 };
+	CLEANUP_BUF struct buf facts = { .max = 4096 };
 	const char *version;
 	enum revision revision;
 	enum err rc;
@@ -66,7 +80,9 @@ handle_initialize(struct request *request)
 	if (revision_parse(version, &revision) != ERR_OK ||
 	    revision > REVISION_NEWEST)
 		revision = REVISION_NEWEST;
-	if ((rc = identity_initialized(&out, revision)) != ERR_OK) {
+	if ((rc = append_facts(request, &facts)) != ERR_OK ||
+	    (rc = identity_initialized(&out, revision, buf_str(&facts))) !=
+		ERR_OK) {
 		request_error(request, rc, "%s", err_info(rc)->text);
 		return;
 	}
@@ -127,9 +143,12 @@ handle_tools_call(struct request *request)
 static void
 handle_discover(struct request *request)
 {
-	CLEANUP_BUF struct buf out = { .max = 4096 };
-	enum err rc = identity_discovered(&out);
+	CLEANUP_BUF struct buf out = { .max = 8192 };
+	CLEANUP_BUF struct buf facts = { .max = 4096 };
+	enum err rc = append_facts(request, &facts);
 
+	if (rc == ERR_OK)
+		rc = identity_discovered(&out, buf_str(&facts));
 	if (rc != ERR_OK)
 		request_error(request, rc, "%s", err_info(rc)->text);
 	else
@@ -142,6 +161,12 @@ static const struct method methods[] = {
 	{ "ping", REVISION_2024_11_05, REVISION_2025_11_25, true, handle_ping },
 	{ "server/discover", REVISION_2026_07_28, REVISION_2026_07_28, false,
 	    handle_discover },
+	{ "resources/list", REVISION_2024_11_05, REVISION_2026_07_28, false,
+	    resource_list },
+	{ "resources/templates/list", REVISION_2024_11_05, REVISION_2026_07_28,
+	    false, resource_templates },
+	{ "resources/read", REVISION_2024_11_05, REVISION_2026_07_28, false,
+	    resource_read },
 	{ "tools/list", REVISION_2024_11_05, REVISION_2026_07_28, false,
 	    handle_tools_list },
 	{ "tools/call", REVISION_2024_11_05, REVISION_2026_07_28, false,

@@ -110,6 +110,9 @@ set_text(const struct report *report, const struct conf *conf,
 	    (rc = text_bound(&text, buf_str(&clean), clean.len,
 		 conf->output_max, &outcome->truncated)) != ERR_OK)
 		return rc;
+	if (outcome->truncated &&
+	    (outcome->whole = buf_steal(&clean, NULL)) == NULL)
+		return ERR_NOMEM;
 	if (outcome->output_bytes > raw->len)
 		outcome->truncated = true;
 	outcome->text = buf_steal(&text, NULL);

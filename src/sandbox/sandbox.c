@@ -53,6 +53,7 @@ outcome_done(struct outcome *outcome)
 		file_done(&outcome->files[i]);
 	free(outcome->files);
 	free(outcome->text);
+	free(outcome->whole);
 	free(outcome->result);
 	free(outcome->error_message);
 	free(outcome->details);

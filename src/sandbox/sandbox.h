@@ -73,6 +73,7 @@ struct outcome {
 	char *text;           /* output, stderr merged, cleaned, bounded */
 	size_t output_bytes;  /* all that the program wrote */
 	bool truncated;       /* text is not all of it */
+	char *whole;          /* all of it, cleaned, where text is cut */
 	char *result;         /* repr of the last expression */
 	char *error_message;  /* the exact error, one line */
 	char *details;        /* one sentence for people: limit and cure */

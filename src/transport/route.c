@@ -50,6 +50,25 @@ static const struct route routes[] = {
 
 #define N_ROUTES (sizeof(routes) / sizeof(routes[0]))
 
+/* It goes into JSON and pages as it is. */
+static bool
+is_public_url(const char *url)
+{
+	bool http = strncmp(url, "http://", 7) == 0;
+	const char *host = url + (http ? 7 : 8);
+
+	if (!http && strncmp(url, "https://", 8) != 0)
+		return false;
+	if (*host == '\0' || *host == '/')
+		return false;
+	for (; *url != '\0'; url++) {
+		if (*url <= ' ' || *url >= 0x7f ||
+		    strchr("\"'<>\\?#&", *url) != NULL)
+			return false;
+	}
+	return true;
+}
+
 enum err
 transport_init(struct transport *transport, const struct conf *conf,
     struct conf_fault *fault)
@@ -59,6 +78,12 @@ transport_init(struct transport *transport, const struct conf *conf,
 	buf_init(&path, HTTP_PATH_MAX);
 	transport->conf = conf;
 	transport->base_path = NULL;
+	if (conf->public_url[0] != '\0' && !is_public_url(conf->public_url)) {
+		snprintf(fault->text, sizeof(fault->text),
+		    "public_url must be an address such as "
+		    "https://host/tools/python");
+		return ERR_CONF;
+	}
 	if (conf->base_path[0] == '\0')
 		return ERR_OK;
 	if (conf->base_path[0] != '/' ||

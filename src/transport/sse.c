@@ -264,6 +264,7 @@ get_open(struct exchange *exchange)
 	    (rc = route_prefix(exchange, &prefix)) != ERR_OK ||
 	    (rc = session_new(sse, exchange, &session)) != ERR_OK)
 		return rc;
+	mcp_session_prefix(session->mcp, buf_str(&prefix));
 	rc = exchange_stream(exchange, &events, session, &session->stream);
 	if (rc != ERR_OK) {
 		session_free(session);

@@ -389,6 +389,16 @@ add_parts(struct post *post, const struct exchange *exchange)
 	return rc;
 }
 
+/* Under which path files are linked for this peer. */
+static void
+set_prefix(struct post *post, const struct exchange *exchange)
+{
+	CLEANUP_BUF struct buf prefix = { .max = HTTP_PATH_MAX };
+
+	if (route_prefix(exchange, &prefix) == ERR_OK)
+		mcp_session_prefix(post->mcp, buf_str(&prefix));
+}
+
 static enum err
 post_new(struct exchange *exchange, const char *session, enum revision revision,
     struct post **ret_post)
@@ -419,6 +429,7 @@ post_new(struct exchange *exchange, const char *session, enum revision revision,
 	}
 	if (revision == REVISION_2026_07_28)
 		mcp_session_stateless(post->mcp);
+	set_prefix(post, exchange);
 	post->exchange = exchange;
 	*ret_post = post;
 	return ERR_OK;

@@ -295,7 +295,11 @@ class Server:
             "snekbox_url": url, "sandbox_workers": 2,
             "keepalive_idle": "400ms", "keepalive_busy": "200ms",
             "state_name": os.path.basename(self.folder),
-            "run_dir": own_dir(self.folder, "run"), "log_level": "debug"}
+            "run_dir": own_dir(self.folder, "run"), "log_level": "debug",
+            "artifact_dir": own_dir(self.folder, "artifacts")}
+        if url not in [GIVEN_SANDBOX, *(box.url for box in Sandbox.every)]:
+            # a stand-in for a sandbox counts, or holds, what comes to it
+            self.settings["environment_refresh"] = "0s"
         self.settings.update(settings)
         self.config = os.path.join(self.folder, "settings.conf")
         write_settings(self.config, self.settings)

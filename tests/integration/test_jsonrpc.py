@@ -139,7 +139,7 @@ def test_keys_are_looked_up_with_their_case(session):
 
 
 def test_unknown_method_is_an_error_on_the_stream(session):
-    for method in ("no/such", "resources/list", "prompts/list",
+    for method in ("no/such", "resources/subscribe", "prompts/list",
                    "completion/complete", "logging/setLevel", ""):
         assert session.request(method)["error"]["code"] == -32601, method
 

@@ -29,7 +29,8 @@ Q := $(if $(V),,@)
 
 # ---- what Debian packages each goal needs --------------------------------
 PACKAGES_BUILD = gcc make pkg-config libc6-dev libfcgi-dev \
-	libcurl4-openssl-dev libcjson-dev libevent-dev libseccomp-dev nettle-dev
+	libcurl4-openssl-dev libcjson-dev libevent-dev libseccomp-dev nettle-dev \
+	libmagic-dev
 PACKAGES_RUN = $(PACKAGES_BUILD) lighttpd bubblewrap util-linux curl python3 \
 	python3-numpy python3-matplotlib python3-pandas \
 	python3-openpyxl fonts-wqy-microhei
@@ -51,7 +52,7 @@ ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DVERSION='"$(VERSION)"' $(WARNINGS) \
 ALL_LDFLAGS = -pie -pthread -Wl,-z,relro,-z,now \
 	$(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDFLAGS)
 LDLIBS = -lfcgi -lcurl -lcjson -levent_core -levent_extra -levent_pthreads \
-	-lnettle -lseccomp -lrt
+	-lnettle -lseccomp -lmagic -lrt
 
 # ---- sources -------------------------------------------------------------
 LIB_SRC = $(wildcard $(addprefix src/,$(addsuffix /*.c,\

@@ -108,8 +108,8 @@ json_utf8(const char *text, size_t n)
 	const char *end = text + n;
 
 	while (text < end) {
-		size_t len = (unsigned char)*text < 0x80 ? 1
-		    : utf8_len(text, end);
+		size_t len =
+		    (unsigned char)*text < 0x80 ? 1 : utf8_len(text, end);
 
 		if (len == 0)
 			return false;

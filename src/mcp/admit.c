@@ -165,6 +165,10 @@ queue_look(struct call *call)
 		run_submit(call);
 	} else if (limit_endpoints_up(mcp->state) == 0) {
 		finish_unreachable(call);
+	} else if (call->internal) {
+		/* people go first */
+		call_finish(call, OUTCOME_BUSY, "The sandbox is busy.", "%s",
+		    "It is asked again soon.");
 	} else if (waited >= mcp->conf->queue_timeout) {
 		call_finish(call, OUTCOME_BUSY, "The sandbox stayed busy.",
 		    "The program did not run: no sandbox became free within "

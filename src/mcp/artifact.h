@@ -86,6 +86,23 @@ void artifacts_sweep(struct artifacts *store);
 /* How often to sweep, in ms. */
 uint64_t artifacts_sweep_ms(const struct artifacts *store);
 
+/* ---- notes: small texts beside the artifacts, shared by all processes ---- */
+
+/* Writes a note, whole or not at all. ERR_SYS. */
+enum err artifact_note_put(struct artifacts *store, const char *name,
+    const char *text, size_t len) MUST_CHECK;
+
+/* Reads a note, and how many seconds old it is. ERR_NOT_FOUND; ERR_LIMIT when
+ * out does not hold it; ERR_SYS, ERR_NOMEM. */
+enum err artifact_note_get(struct artifacts *store, const char *name,
+    struct buf *out, int64_t *ret_age) MUST_CHECK;
+
+/* Claims a note, for the one process that shall renew it: *ret_claim is a
+ * descriptor to be closed when it is done; dying gives a claim up too. ERR_BUSY
+ * when another has it, ERR_SYS when there can be none. */
+enum err artifact_note_claim(
+    struct artifacts *store, const char *name, int *ret_claim) MUST_CHECK;
+
 /* ---- names and addresses: pure functions --------------------------------- */
 
 /* Whether text begins with an id, and nothing hexadecimal follows. */

@@ -30,7 +30,6 @@ struct mcp {
 	struct reading_list readings;    /* owned; of the same kind */
 	unsigned n_calls;                /* readings included */
 	struct environment *environment; /* owned */
-	bool begun;                      /* the loop runs */
 	bool draining;
 };
 

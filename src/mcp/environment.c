@@ -19,6 +19,9 @@
 #define NAMES_SHOWN 1200 /* bytes of a list of names in a sentence */
 #define NOTABLE_SHOWN 10
 #define RETRY_MS 15000 /* before a sandbox that did not answer is asked again */
+#define BUSY_MS 1000   /* before one that was busy is */
+#define NOTE "environment"
+#define NOTE_MAX ((size_t)1 << 20)
 #define REASON_MAX 200
 #define MESSAGE_MAX 16384
 
@@ -53,7 +56,9 @@ struct environment {
 	struct mcp *mcp;             /* borrowed */
 	struct mcp_session *session; /* owned; ours, for the program */
 	bool asking;
-	uint64_t asked_ms;    /* clock_ms of the last time, 0: never */
+	bool others;          /* another process is asking */
+	int claim;            /* owned: while we ask; -1: none */
+	uint64_t next_ms;     /* clock_ms from when it is to be asked again */
 	pthread_mutex_t lock; /* of what follows */
 	struct facts facts;
 	char reason[REASON_MAX]; /* why nothing is known */
@@ -163,11 +168,51 @@ note_facts(struct environment *environment, struct facts *facts)
 }
 
 static void
-finish(struct environment *environment)
+finish(struct environment *environment, uint64_t again_ms)
 {
+	if (environment->claim >= 0)
+		close(environment->claim);
+	environment->claim = -1;
 	environment->asking = false;
-	environment->asked_ms = clock_ms();
+	environment->next_ms = clock_ms() + again_ms;
 	resource_wake(environment->mcp);
+}
+
+/* The other processes need not ask, then. */
+static void
+leave_note(struct environment *environment, const char *output)
+{
+	const struct mcp *mcp = environment->mcp;
+	CLEANUP_BUF struct buf text = { .max = NOTE_MAX };
+
+	if (buf_printf(&text, "%s\n%s", mcp->conf->snekbox_url, output) !=
+		ERR_OK ||
+	    artifact_note_put(mcp->artifacts, NOTE, text.data, text.len) !=
+		ERR_OK)
+		log_debug("environment.note", "written=no");
+}
+
+/* Takes what another process, or an earlier one, has found; false when there
+ * is nothing that is young enough, or it is of another sandbox. */
+static bool
+take_note(struct environment *environment)
+{
+	const struct mcp *mcp = environment->mcp;
+	int64_t age, most = (int64_t)(mcp->conf->environment_refresh / 1000);
+	CLEANUP_BUF struct buf text = { .max = NOTE_MAX };
+	size_t n = strlen(mcp->conf->snekbox_url);
+	struct facts facts;
+
+	if (artifact_note_get(mcp->artifacts, NOTE, &text, &age) != ERR_OK ||
+	    age < 0 || age >= most ||
+	    strncmp(buf_str(&text), mcp->conf->snekbox_url, n) != 0 ||
+	    text.data[n] != '\n' ||
+	    read_output(text.data + n + 1, &facts) != ERR_OK)
+		return false;
+	note_facts(environment, &facts);
+	environment->others = false;
+	finish(environment, (uint64_t)(most - age) * 1000);
+	return true;
 }
 
 static struct environment *
@@ -192,7 +237,8 @@ probe_reply(struct sink *sink, const char *json, size_t len)
 	struct environment *environment = of_sink(sink);
 	CLEANUP_JSON cJSON *root = NULL;
 	const cJSON *s;
-	const char *output, *why = NULL;
+	uint64_t again = environment->mcp->conf->environment_refresh;
+	const char *output, *why = NULL, *type;
 	struct facts facts;
 
 	if (json_parse(json, len, 16, &root, NULL) != ERR_OK)
@@ -201,20 +247,24 @@ probe_reply(struct sink *sink, const char *json, size_t len)
 	output = json_get_string(s, "stdout");
 	if (output != NULL && read_output(output, &facts) == ERR_OK) {
 		note_facts(environment, &facts);
+		leave_note(environment, output);
 	} else {
+		type = json_get_string(s, "error_type");
+		again = type != NULL && strcmp(type, "busy") == 0 ? BUSY_MS
+								  : RETRY_MS;
 		if (why == NULL)
 			why = json_get_string(s, "error_message");
 		note_reason(environment,
 		    why != NULL ? why : "the sandbox did not tell");
 	}
-	finish(environment);
+	finish(environment, again);
 }
 
 static void
 probe_drop(struct sink *sink)
 {
 	note_reason(of_sink(sink), "the server is shutting down");
-	finish(of_sink(sink));
+	finish(of_sink(sink), RETRY_MS);
 }
 
 /* Makes the message that calls the tool with our program. */
@@ -276,23 +326,35 @@ void
 environment_need(struct environment *environment)
 {
 	const struct mcp *mcp = environment->mcp;
-	uint64_t age = clock_ms() - environment->asked_ms;
-	uint64_t time = mcp->conf->environment_refresh;
+	enum err rc;
 
-	if (!environment->facts.known && time > RETRY_MS)
-		time = RETRY_MS;
-	if (time == 0 || mcp->draining || environment->asking ||
-	    (environment->asked_ms != 0 && age < time) ||
-	    snekbox_endpoints(mcp->snekbox) == 0)
+	if (mcp->conf->environment_refresh == 0 || mcp->draining ||
+	    environment->asking || clock_ms() < environment->next_ms ||
+	    snekbox_endpoints(mcp->snekbox) == 0 || take_note(environment))
 		return;
-	if (ask(environment) != ERR_OK)
+	rc = artifact_note_claim(mcp->artifacts, NOTE, &environment->claim);
+	/* without a folder everybody asks for himself */
+	environment->others = rc == ERR_BUSY;
+	if (environment->others)
+		return;
+	if (ask(environment) != ERR_OK) {
 		note_reason(environment, "out of memory");
+		finish(environment, RETRY_MS);
+	}
 }
 
 bool
 environment_pending(const struct environment *environment)
 {
-	return environment->asking && !environment->facts.known;
+	return (environment->asking || environment->others) &&
+	    !environment->facts.known;
+}
+
+void
+environment_tick(struct environment *environment)
+{
+	if (!environment->facts.known)
+		environment_need(environment);
 }
 
 /* ---- life ---------------------------------------------------------------- */
@@ -305,6 +367,7 @@ environment_open(struct mcp *mcp, struct environment **ret_environment)
 	if (environment == NULL)
 		return ERR_NOMEM;
 	environment->mcp = mcp;
+	environment->claim = -1;
 	snprintf(environment->reason, sizeof(environment->reason),
 	    "the sandbox was not asked yet");
 	pthread_mutex_init(&environment->lock, NULL);
@@ -328,6 +391,9 @@ environment_drain(struct environment *environment)
 {
 	if (environment->session != NULL)
 		execute_cancel_all(environment->session);
+	if (environment->others)
+		finish(environment, RETRY_MS);
+	environment->others = false;
 }
 
 /* ---- telling ------------------------------------------------------------- */

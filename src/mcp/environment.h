@@ -1,8 +1,9 @@
 /*
  * What programs find in the sandbox: version, packages, limits. Found by a
  * small program of our own that goes through the queue and the sandbox like
- * any other; kept by each process and asked again when it is old. Everything
- * it says is checked: a sandbox is not trusted.
+ * any other, but never waits there; what one process finds the others take from
+ * a note beside the artifacts. It is asked again when it is old. Everything it
+ * says is checked: a sandbox is not trusted.
  */
 #ifndef MCP_ENVIRONMENT_H
 #define MCP_ENVIRONMENT_H
@@ -24,6 +25,10 @@ void environment_close(struct environment *environment);
 /* Somebody wants to know: asks the sandbox in the background when nothing is
  * known or it is old. Loop's thread. */
 void environment_need(struct environment *environment);
+
+/* To be called about once a second, from the start on: asks as long as nothing
+ * is known. Loop's thread. */
+void environment_tick(struct environment *environment);
 
 /* Nothing is known yet, but soon will be. Loop's thread. */
 bool environment_pending(const struct environment *environment);

@@ -132,10 +132,7 @@ swept(void *arg)
 void
 mcp_tick(struct mcp *mcp)
 {
-	if (!mcp->begun) {
-		mcp->begun = true;
-		environment_need(mcp->environment);
-	}
+	environment_tick(mcp->environment);
 	if (mcp->sweep_due == 0 || clock_ms() < mcp->sweep_due)
 		return;
 	mcp->sweep_due = 0;

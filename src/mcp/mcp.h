@@ -99,7 +99,7 @@ unsigned mcp_calls(const struct mcp *mcp);
 /* The store of results' files. Borrowed until mcp_close. */
 struct artifacts *mcp_artifacts(const struct mcp *mcp);
 
-/* To be called about once a second. */
+/* To be called at once when the loop begins, and then about once a second. */
 void mcp_tick(struct mcp *mcp);
 
 /* An INBOX_RING came: waiting calls look at the queue. */

@@ -1,10 +1,25 @@
+/*
+ * The only file that knows libmagic. It is asked about the first part of a
+ * file alone, without its parsers of whole formats; what it can't tell, or
+ * where its data base is missing, the tables below do. Whether a file is a
+ * raster image is never left to it.
+ */
+#include <magic.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
 #include "sandbox/media.h"
 
 #define SIDE_MAX 65535
-#define TAIL_MAX 1024 /* in which the end of a JPEG must stand */
+#define TAIL_MAX 1024          /* in which the end of a JPEG must stand */
+#define MAGIC_BYTES 65536      /* of a file that libmagic sees */
+#define MAGIC_REGEX_BYTES 4096 /* of it that its expressions see */
+#define TYPES_MAX 512
+#define TYPE_BYTES 96
+#define CHARSET_BYTES 32
 
 static unsigned
 be16(const unsigned char *p)
@@ -334,19 +349,227 @@ text_type(const char *name, const unsigned char *p, size_t n)
 	return "text/plain";
 }
 
+/* ---- libmagic ------------------------------------------------------------ */
+
+/* One handle for each thread: they can't be shared. */
+struct handle {
+	magic_t magic; /* owned; NULL: the data base can't be had */
+};
+
+static pthread_key_t handle_key;
+static pthread_once_t handle_once = PTHREAD_ONCE_INIT;
+
+static void
+handle_free(void *arg)
+{
+	struct handle *handle = arg;
+
+	if (handle->magic != NULL)
+		magic_close(handle->magic);
+	free(handle);
+}
+
+static void
+make_key(void)
+{
+	/* without a key nothing is kept, and nothing told */
+	if (pthread_key_create(&handle_key, handle_free) != 0)
+		abort();
+}
+
+static magic_t
+open_magic(void)
+{
+	size_t bytes = MAGIC_BYTES, lines = MAGIC_REGEX_BYTES;
+	magic_t magic = magic_open(MAGIC_MIME | MAGIC_NO_CHECK_COMPRESS |
+	    MAGIC_NO_CHECK_ELF | MAGIC_NO_CHECK_CDF);
+
+	if (magic == NULL)
+		return NULL;
+	if (magic_load(magic, NULL) != 0 ||
+	    magic_setparam(magic, MAGIC_PARAM_BYTES_MAX, &bytes) != 0 ||
+	    magic_setparam(magic, MAGIC_PARAM_REGEX_MAX, &lines) != 0) {
+		magic_close(magic);
+		return NULL;
+	}
+	return magic;
+}
+
+static magic_t
+thread_magic(void)
+{
+	struct handle *handle;
+
+	pthread_once(&handle_once, make_key);
+	if ((handle = pthread_getspecific(handle_key)) != NULL)
+		return handle->magic;
+	if ((handle = calloc(1, sizeof(*handle))) == NULL)
+		return NULL;
+	handle->magic = open_magic();
+	if (pthread_setspecific(handle_key, handle) != 0) {
+		handle_free(handle);
+		return NULL;
+	}
+	return handle->magic;
+}
+
+/* Types live for ever: there are only so many that libmagic knows. */
+static const char *
+intern(const char *type)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static char known[TYPES_MAX][TYPE_BYTES];
+	static size_t n;
+	const char *found = NULL;
+
+	pthread_mutex_lock(&lock);
+	for (size_t i = 0; i < n && found == NULL; i++) {
+		if (strcmp(known[i], type) == 0)
+			found = known[i];
+	}
+	if (found == NULL && n < TYPES_MAX) {
+		memcpy(known[n], type, strlen(type) + 1);
+		found = known[n++];
+	}
+	pthread_mutex_unlock(&lock);
+	return found;
+}
+
+/* Splits "type/subtype; charset=x" and checks what it is made of. */
+static bool
+split_type(const char *text, char *ret_type, char *ret_charset)
+{
+	static const char chars[] =
+	    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	    "0123456789.+-_";
+	static const char mark[] = "; charset=";
+	size_t n = strspn(text, chars), more, set;
+
+	if (n == 0 || text[n] != '/')
+		return false;
+	more = strspn(text + n + 1, chars);
+	if (more == 0 || n + 1 + more >= TYPE_BYTES)
+		return false;
+	memcpy(ret_type, text, n + 1 + more);
+	ret_type[n + 1 + more] = '\0';
+	text += n + 1 + more;
+	if (strncmp(text, mark, strlen(mark)) != 0)
+		return false;
+	text += strlen(mark);
+	set = strspn(text, chars);
+	if (set == 0 || text[set] != '\0' || set >= CHARSET_BYTES)
+		return false;
+	memcpy(ret_charset, text, set + 1);
+	return true;
+}
+
+struct opinion {
+	char type[TYPE_BYTES]; /* "" for none */
+	char charset[CHARSET_BYTES];
+};
+
+static struct opinion
+ask_magic(const void *data, size_t n)
+{
+	struct opinion opinion = { "", "" };
+	magic_t magic = thread_magic();
+	const char *text = NULL;
+
+	if (magic != NULL)
+		text = magic_buffer(
+		    magic, data, n < MAGIC_BYTES ? n : MAGIC_BYTES);
+	if (text == NULL || !split_type(text, opinion.type, opinion.charset))
+		opinion.type[0] = '\0';
+	return opinion;
+}
+
+/* ---- the choice ---------------------------------------------------------- */
+
+static bool
+is_one_of(const char *type, const char *const *types)
+{
+	for (; *types != NULL; types++) {
+		if (strcmp(type, *types) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Of text: what could act in a browser is taken at its content's word; between
+ * harmless kinds the name decides, and the content where it does not. */
+static const char *
+choose_text(const char *name, const unsigned char *p, size_t n)
+{
+	static const char *const acting[] = { "text/html", "image/svg+xml",
+		"text/xml", "application/xhtml+xml", NULL };
+	static const char *const told[] = { "application/json", "text/csv",
+		"application/x-ndjson", "text/rtf", "text/calendar",
+		"text/vcard", "message/rfc822", NULL };
+	const char *by_name = text_type(name, p, n), *type = NULL;
+	const char *dot = strrchr(name, '.');
+	struct opinion opinion;
+
+	if (n == 0 || is_one_of(by_name, acting))
+		return by_name;
+	opinion = ask_magic(p, n);
+	if (is_one_of(opinion.type, acting) ||
+	    (strcmp(by_name, "text/plain") == 0 &&
+		is_one_of(opinion.type, told) &&
+		(dot == NULL || strcasecmp(dot, ".txt") != 0)))
+		type = intern(opinion.type);
+	return type != NULL ? type : by_name;
+}
+
+/* Text in another encoding, named with it. */
+static const char *
+foreign_text(const struct opinion *opinion)
+{
+	static const char *const unknown[] = { "binary", "unknown-8bit",
+		"utf-8", "us-ascii", NULL };
+	char type[TYPE_BYTES + CHARSET_BYTES + 16];
+
+	if (is_one_of(opinion->charset, unknown))
+		return NULL;
+	snprintf(
+	    type, sizeof(type), "text/plain; charset=%s", opinion->charset);
+	return strlen(type) < TYPE_BYTES ? intern(type) : NULL;
+}
+
+/* Of anything else: the tables know containers better, libmagic the rest. */
+static const char *
+choose_binary(const unsigned char *p, size_t n)
+{
+	static const char *const vague[] = { "", "application/octet-stream",
+		"application/x-data", "text/plain", "application/zip",
+		"application/x-empty", "inode/x-empty", NULL };
+	const char *table = binary_type(p, n, false), *type = NULL;
+	struct opinion opinion;
+
+	if (table != NULL && strcmp(table, "application/zip") != 0)
+		return table;
+	opinion = ask_magic(p, n);
+	if (table == NULL && strcmp(opinion.type, "text/plain") == 0)
+		type = foreign_text(&opinion);
+	else if (!is_one_of(opinion.type, vague))
+		type = intern(opinion.type);
+	return type != NULL ? type : table;
+}
+
 struct media
 media_sniff(const char *name, const void *data, size_t n)
 {
-	const unsigned char *p = data;
+	const unsigned char *p = n > 0 ? data : (const unsigned char *)"";
 	struct media media = { .type = "application/octet-stream" };
 	bool text = is_text(p, n);
 	const char *type;
 
 	if (sniff_raster(p, n, &media))
 		return media;
-	if ((type = binary_type(p, n, text)) != NULL)
+	if (!text)
+		type = choose_binary(p, n);
+	else if ((type = binary_type(p, n, true)) == NULL)
+		type = choose_text(name, p, n);
+	if (type != NULL)
 		media.type = type;
-	else if (text)
-		media.type = text_type(name, p, n);
 	return media;
 }

@@ -1,6 +1,7 @@
 /*
  * What a file is, told from its content; the name decides only between kinds
- * of text. Pure functions, never reading beyond the bytes given.
+ * of text. Any thread; never reads beyond the bytes given. A thread's first
+ * call loads libmagic's data base.
  */
 #ifndef SANDBOX_MEDIA_H
 #define SANDBOX_MEDIA_H

@@ -363,6 +363,7 @@ app_run(const struct conf *conf, struct conf_fault *fault)
 		process_ready();
 		log_info("app.started", "process=%016llx",
 		    (unsigned long long)state_process(app.state));
+		mcp_tick(app.mcp);
 		if (event_base_dispatch(loop_base(app.loop)) < 0)
 			rc = failed(&app, ERR_SYS, "event loop", "failed");
 		log_info("app.ended", "ms=%llu",

@@ -27,7 +27,10 @@ is_shown_inline(const char *type)
 		"image/gif", "image/webp", "text/plain" };
 
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-		if (strcmp(type, types[i]) == 0)
+		size_t n = strlen(types[i]);
+
+		if (strncmp(type, types[i], n) == 0 &&
+		    (type[n] == '\0' || type[n] == ';'))
 			return true;
 	}
 	return false;
@@ -37,7 +40,7 @@ static enum err
 add_type(struct http_response *response, const char *type)
 {
 	CLEANUP_BUF struct buf value = { .max = VALUE_MAX };
-	bool text = strncmp(type, "text/", 5) == 0;
+	bool text = strncmp(type, "text/", 5) == 0 && strchr(type, ';') == NULL;
 	enum err rc;
 
 	if ((rc = buf_printf(&value, "%s%s", type,

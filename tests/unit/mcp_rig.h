@@ -512,7 +512,7 @@ initialize(struct rig *rig, const char *version)
 }
 
 /* A tools/call of this raw id with raw arguments; meta is raw JSON or NULL. */
-static void
+static UNUSED void
 call_tool(struct rig *rig, struct ear *ear, const char *id,
     const char *arguments, const char *meta)
 {

@@ -34,8 +34,7 @@ identity_server(struct buf *out, enum revision revision)
 }
 
 enum err
-identity_initialized(
-    struct buf *out, enum revision revision, const char *facts)
+identity_initialized(struct buf *out, enum revision revision, const char *facts)
 {
 	enum err rc;
 
@@ -46,8 +45,8 @@ identity_initialized(
 	if (rc == ERR_OK)
 		rc = identity_server(out, revision);
 	if (rc == ERR_OK)
-		rc = buf_printf(out,
-		    ",\"instructions\":\"" INSTRUCTIONS "%s\"}", facts);
+		rc = buf_printf(
+		    out, ",\"instructions\":\"" INSTRUCTIONS "%s\"}", facts);
 	return rc;
 }
 

@@ -16,8 +16,8 @@ enum err identity_server(struct buf *out, enum revision revision) MUST_CHECK;
 
 /* Appends the result of initialize. facts end the instructions: plain ASCII
  * without quotes, a blank before them. */
-enum err identity_initialized(struct buf *out, enum revision revision,
-    const char *facts) MUST_CHECK;
+enum err identity_initialized(
+    struct buf *out, enum revision revision, const char *facts) MUST_CHECK;
 
 /* Appends the result of server/discover. */
 enum err identity_discovered(struct buf *out, const char *facts) MUST_CHECK;

@@ -6,9 +6,10 @@
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "mcp/environment.h"
+#include "mcp/identity.h"
 #include "mcp/resource.h"
 
-#define CODE_NOT_FOUND (-32002)
+#define CODE_NOT_FOUND (-32002) /* until 2025-11-25, then CODE_PARAMS */
 #define CODE_PARAMS (-32602)
 #define URI_SHOWN 4096 /* bytes of a URI that are given back */
 #define ANSWER_ROOM 8192
@@ -23,6 +24,7 @@ struct reading {
 	struct sink *sink;           /* owned; NULL once cut off */
 	const char *uri;             /* inside message */
 	char *base, *owner;          /* of the session, owned */
+	enum revision revision;
 	char id[ARTIFACT_ID_LEN + 1];
 	bool waiting; /* for the environment */
 	struct buf answer;
@@ -77,6 +79,7 @@ reading_new(struct request *request, const char *uri)
 	}
 	reading->mcp = session->mcp;
 	reading->session = session;
+	reading->revision = session->revision;
 	reading->uri = uri;
 	buf_init(
 	    &reading->answer, session->mcp->conf->result_max + ANSWER_ROOM);
@@ -131,6 +134,26 @@ resource_cut(struct mcp_session *session)
 }
 
 /* ---- answers ------------------------------------------------------------- */
+
+static int
+not_found_code(enum revision revision)
+{
+	return revision >= REVISION_2026_07_28 ? CODE_PARAMS : CODE_NOT_FOUND;
+}
+
+/* Completes the result of a read as its revision wants it: what is read is the
+ * reader's alone, and must not be kept longer than we do. */
+static enum err
+complete(struct buf *result, enum revision revision)
+{
+	enum err rc;
+
+	if (revision < REVISION_2026_07_28)
+		return ERR_OK;
+	result->data[--result->len] = '\0';
+	rc = buf_puts(result, ",\"ttlMs\":0,\"cacheScope\":\"private\"}");
+	return rc != ERR_OK ? rc : identity_tail(result, 0, revision, false);
+}
 
 /* Appends an error answer that names the URI. */
 static enum err
@@ -230,7 +253,7 @@ fail_missing(struct reading *reading, enum err why)
 		text = "Resource not found: its time is over (setting "
 		       "artifact_time)";
 	return fail(&reading->answer, reading->message->id, reading->uri,
-	    CODE_NOT_FOUND, text);
+	    not_found_code(reading->revision), text);
 }
 
 static enum err
@@ -250,6 +273,8 @@ build_file(struct reading *reading)
 		return fail_missing(reading, rc);
 	}
 	rc = append_file(&result, reading->uri, &artifact);
+	if (rc == ERR_OK)
+		rc = complete(&result, reading->revision);
 	if (rc == ERR_OK)
 		rc = rpc_result(
 		    &reading->answer, reading->message->id, buf_str(&result));
@@ -284,7 +309,8 @@ build_environment(struct reading *reading)
 		ERR_OK ||
 	    (rc = buf_puts(&result, ",\"text\":")) != ERR_OK ||
 	    (rc = json_quote(&result, buf_str(&text), text.len)) != ERR_OK ||
-	    (rc = buf_puts(&result, "}]}")) != ERR_OK)
+	    (rc = buf_puts(&result, "}]}")) != ERR_OK ||
+	    (rc = complete(&result, reading->revision)) != ERR_OK)
 		return rc;
 	return rpc_result(
 	    &reading->answer, reading->message->id, buf_str(&result));
@@ -332,6 +358,22 @@ refuse_cursor(struct request *request)
 	return true;
 }
 
+/* Sends a list, completed as the revision wants it. */
+static void
+send_list(struct request *request, const char *list)
+{
+	CLEANUP_BUF struct buf out = { .max = 4096 };
+	enum revision revision = request->session->revision;
+	enum err rc = buf_puts(&out, list);
+
+	if (rc == ERR_OK)
+		rc = identity_tail(&out, 0, revision, true);
+	if (rc != ERR_OK)
+		request_error(request, rc, "%s", err_info(rc)->text);
+	else
+		request_result(request, buf_str(&out));
+}
+
 void
 resource_list(struct request *request)
 {
@@ -347,7 +389,7 @@ resource_list(struct request *request)
 	    "versions, limits, what is not possible.\","
 	    "\"mimeType\":\"application/json\"}]}",
 	    titled ? "\"title\":\"The sandbox\"," : "");
-	request_result(request, text);
+	send_list(request, text);
 }
 
 void
@@ -364,7 +406,7 @@ resource_templates(struct request *request)
 	    "figure that a program left behind, as the result of its call "
 	    "names it; kept for a while.\"}]}",
 	    titled ? "\"title\":\"File of a result\"," : "");
-	request_result(request, text);
+	send_list(request, text);
 }
 
 /* Answers a request with an error that names the URI. */
@@ -427,7 +469,7 @@ resource_read(struct request *request)
 	else if (artifact_uri_parse(uri, id) == ERR_OK)
 		read_file(request, uri, id);
 	else
-		refuse(request, uri, CODE_NOT_FOUND,
+		refuse(request, uri, not_found_code(session->revision),
 		    "Resource not found: there is " RESOURCE_ENVIRONMENT
 		    ", and what results name");
 }

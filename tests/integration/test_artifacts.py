@@ -13,6 +13,7 @@ import pytest
 
 from client import Connection, Deadline, Session, build_head
 from harness import memory_kib, poll
+from streamable import Client, Stateless
 from test_sdk import connect, run
 
 KEEP = "import base64,sys\nopen(%r, 'wb').write(base64.b64decode(%r))"
@@ -573,3 +574,50 @@ def test_a_sandbox_that_is_down_delays_no_initialize(start_server):
         told = environment(session)
         assert told["python"] is None
         assert told["limits"]["time_seconds"] == 6
+
+
+# ---- Streamable HTTP -----------------------------------------------------
+
+def answer_of(response):
+    """The message of an answer: JSON, or the last event of a stream."""
+    if response.headers["content-type"].startswith("application/json"):
+        return response.json()
+    return json.loads(re.findall(rb"^data: ?(.+)$", response.body, re.M)[-1])
+
+
+def test_files_over_streamable_http(sub_server):
+    client = Client(sub_server)
+    (entry,) = client.call("open('a b.txt', 'w').write('x')")["files"]
+    assert entry["url"].startswith("/tools/python/files/")
+    assert get(sub_server, entry).body == b"x"
+    answer = answer_of(client.request("resources/read",
+                                      {"uri": entry["uri"]}))
+    assert answer["result"]["contents"] == [
+        {"uri": entry["uri"], "mimeType": "text/plain", "text": "x"}]
+    lost = answer_of(client.request("resources/read", {"uri": WRONG[0]}))
+    assert lost["error"]["code"] == -32002
+
+
+def test_files_in_the_stateless_revision(server):
+    client = Stateless(server)
+
+    def ask(method, **params):
+        return answer_of(client.request(method, params))
+
+    found = ask("server/discover")["result"]
+    assert found["capabilities"]["resources"] == {}
+    with Session(server) as session:
+        entry = keep(session, "a.txt", b"x")
+    for method, key in (("resources/list", "resources"),
+                        ("resources/templates/list", "resourceTemplates")):
+        result = ask(method)["result"]
+        assert len(result[key]) == 1
+        assert result["resultType"] == "complete"
+        assert result["cacheScope"] == "public"
+    result = ask("resources/read", uri=entry["uri"])["result"]
+    assert result["contents"][0]["text"] == "x"
+    assert result["resultType"] == "complete"
+    assert (result["ttlMs"], result["cacheScope"]) == (0, "private")
+    lost = ask("resources/read", uri=WRONG[0])
+    assert lost["error"]["code"] == -32602
+    assert lost["error"]["data"] == {"uri": WRONG[0]}

@@ -541,7 +541,9 @@ choose_binary(const unsigned char *p, size_t n)
 {
 	static const char *const vague[] = { "", "application/octet-stream",
 		"application/x-data", "text/plain", "application/zip",
-		"application/x-empty", "inode/x-empty", NULL };
+		"application/x-empty", "inode/x-empty",
+		/* our own check found these unsound */
+		"image/png", "image/jpeg", "image/gif", "image/webp", NULL };
 	const char *table = binary_type(p, n, false), *type = NULL;
 	struct opinion opinion;
 

@@ -43,6 +43,9 @@
 
 #define ANSWER_DEPTH 16
 #define RETURNCODE_MAX 0x7fffffff
+#define TOLD_MAX 131072 /* bytes of one text of the report */
+#define MESSAGE_MAX 32768
+#define TYPE_MAX 1024
 
 /* The members of an answer, as raw text. */
 struct answer {
@@ -119,20 +122,26 @@ set_text(const struct report *report, const struct conf *conf,
 	return outcome->text != NULL ? ERR_OK : ERR_NOMEM;
 }
 
-/* Sets a text from a line of the report, cleaned, when it is there. */
+/* Sets a text from a line of the report, cleaned and bounded (the runner keeps
+ * to less), when it is there. */
 static enum err
-take_text(const cJSON *line, const char *key, char **ret_text)
+take_text(const cJSON *line, const char *key, size_t max, char **ret_text)
 {
 	const char *text = json_get_string(line, key);
-	CLEANUP_BUF struct buf clean = { .max = 1 << 20 };
+	size_t n = text != NULL ? strlen(text) : 0;
+	CLEANUP_BUF struct buf clean = { .max = n * 6 + 64 };
+	CLEANUP_BUF struct buf bound = { .max = max + 256 };
+	bool cut;
 	enum err rc;
 
 	if (text == NULL)
 		return ERR_OK;
-	if ((rc = text_clean(&clean, text, strlen(text))) != ERR_OK)
+	if ((rc = text_clean(&clean, text, n)) != ERR_OK ||
+	    (rc = text_bound(
+		 &bound, buf_str(&clean), clean.len, max, &cut)) != ERR_OK)
 		return rc;
 	free(*ret_text);
-	*ret_text = buf_steal(&clean, NULL);
+	*ret_text = buf_steal(&bound, NULL);
 	return *ret_text != NULL ? ERR_OK : ERR_NOMEM;
 }
 
@@ -145,13 +154,16 @@ set_told(const struct report *report, struct outcome *outcome)
 	enum err rc;
 
 	outcome->exception_line = (long)report_number(e, "line", 1 << 30);
-	if ((rc = take_text(value, "text", &outcome->result)) != ERR_OK ||
-	    (rc = take_text(e, "type", &outcome->exception_type)) != ERR_OK ||
-	    (rc = take_text(e, "message", &outcome->exception_message)) !=
+	if ((rc = take_text(value, "text", TOLD_MAX, &outcome->result)) !=
 		ERR_OK ||
-	    (rc = take_text(stack, "text", &outcome->traceback)) != ERR_OK)
+	    (rc = take_text(e, "type", TYPE_MAX, &outcome->exception_type)) !=
+		ERR_OK ||
+	    (rc = take_text(e, "message", MESSAGE_MAX,
+		 &outcome->exception_message)) != ERR_OK ||
+	    (rc = take_text(stack, "text", TOLD_MAX, &outcome->traceback)) !=
+		ERR_OK)
 		return rc;
-	return take_text(e, "traceback", &outcome->traceback);
+	return take_text(e, "traceback", TOLD_MAX, &outcome->traceback);
 }
 
 static uint64_t

@@ -563,6 +563,37 @@ media_types_come_from_content(void **state)
 	}
 }
 
+/* A sandbox that lies must not make us fail. */
+static void
+texts_of_the_report_are_bounded(void **state)
+{
+	static const char *const keys[] = { "type", "message", "traceback" };
+	CLEANUP_BUF struct buf long_text = { .max = 1 << 22 };
+	CLEANUP_BUF struct buf body = { .max = 1 << 24 };
+	struct outcome o;
+
+	(void)state;
+	for (int i = 0; i < 200000; i++)
+		assert_int_equal(buf_puts(&long_text, "\\\\u0001"), ERR_OK);
+	assert_int_equal(
+	    buf_puts(&body,
+		"{\"stdout\": \"" BEGIN END FIRST("\\\"exit\\\":1")
+		    "{\\\"t\\\":\\\"exception\\\""),
+	    ERR_OK);
+	for (size_t i = 0; i < 3; i++)
+		assert_int_equal(buf_printf(&body, ",\\\"%s\\\":\\\"%s\\\"",
+				     keys[i], long_text.data),
+		    ERR_OK);
+	assert_int_equal(
+	    buf_puts(&body, "}\\n\", \"returncode\": 1}"), ERR_OK);
+	o = outcome_of(body.data, 30);
+	assert_int_equal(o.kind, OUTCOME_EXECUTION_ERROR);
+	assert_true(strlen(o.exception_type) < 2000);
+	assert_true(strlen(o.exception_message) < 40000);
+	assert_true(strlen(o.traceback) < 200000);
+	outcome_done(&o);
+}
+
 /* An image that breaks off would be refused with all that comes with it. */
 static void
 images_that_break_off_are_no_figures(void **state)
@@ -719,6 +750,7 @@ main(void)
 		cmocka_unit_test(
 		    files_that_did_not_come_are_listed_with_the_reason),
 		cmocka_unit_test(media_types_come_from_content),
+		cmocka_unit_test(texts_of_the_report_are_bounded),
 		cmocka_unit_test(images_that_break_off_are_no_figures),
 		cmocka_unit_test(every_fault_of_a_sandbox_has_its_own_text),
 		cmocka_unit_test(unknown_limits_are_not_invented),

@@ -194,6 +194,8 @@ mcp_session_new(struct mcp *mcp, const char *id, const char *client,
 		mcp_session_free(session);
 		return ERR_NOMEM;
 	}
+	if (mcp->conf->public_url[0] != '\0')
+		mcp_session_prefix(session, "");
 	/* a session that another process, or an earlier request, has
 	 * initialized */
 	if (session_find(mcp->state, id, &info) == ERR_OK &&

@@ -127,6 +127,10 @@ validate_output(const cJSON *structured)
 
 /* ---- results ------------------------------------------------------------- */
 
+/* Where the files of the next results are kept; NULL: nowhere. */
+static const struct content_link *links;
+static const char *base;
+
 /* Builds a result, checks what is true of all, and parses it. */
 static cJSON *
 result_of(const struct outcome *outcome, enum revision revision)
@@ -136,7 +140,9 @@ result_of(const struct outcome *outcome, enum revision revision)
 		.outcome = outcome,
 		.limits = &limits,
 		.queued_ms = 12,
-		.reserved = 100 };
+		.reserved = 100,
+		.links = links,
+		.base = base };
 	CLEANUP_BUF struct buf out = { .max = 0 };
 	cJSON *json = NULL;
 	const cJSON *structured;
@@ -486,6 +492,92 @@ plain_text_reads_without_json(void **state)
 	outcome_done(&o);
 }
 
+#define REF "0123456789abcdef0123456789abcdef/"
+
+static void
+what_is_kept_has_addresses(void **state)
+{
+	static const struct content_link kept[] = { { .ref = REF "p1.png" },
+		{ .ref = REF "t.csv" }, { .reason = "the disk is full" },
+		{ .ref = REF "p2.png" } };
+	struct outcome o = { .kind = OUTCOME_OK, .has_returncode = true };
+	cJSON *result;
+	const cJSON *s, *files, *link;
+
+	(void)state;
+	set("figures_max", "1");
+	give_files(&o, 4);
+	o.files[0] = make_file("p1.png", 10, true);
+	o.files[1] = make_file("a \"q\"/t.csv", 12, false);
+	o.files[2] = make_file("u.csv", 13, false);
+	o.files[3] = make_file("p2.png", 14, true);
+	links = kept;
+	base = "/tools";
+	result = result_of(&o, REVISION_2025_06_18);
+	s = json_get(result, "structuredContent");
+	files = json_get(s, "files");
+	link = cJSON_GetArrayItem(files, 0);
+	assert_string_equal(
+	    json_get_string(link, "uri"), "sandbox://files/" REF "t.csv");
+	assert_string_equal(
+	    json_get_string(link, "url"), "/tools/files/" REF "t.csv");
+	assert_null(json_get(link, "reason"));
+	link = cJSON_GetArrayItem(files, 1);
+	assert_null(json_get(link, "uri"));
+	assert_string_equal(
+	    json_get_string(link, "reason"), "the disk is full");
+	assert_string_equal(
+	    json_get_string(s, "plot_path"), "sandbox://files/" REF "p2.png");
+	/* text, an image, links to a file and to the other figure */
+	assert_int_equal(blocks(result), 4);
+	assert_string_equal(json_get_string(block(result, 1), "type"), "image");
+	assert_string_equal(
+	    json_get_string(block(result, 2), "type"), "resource_link");
+	assert_string_equal(
+	    json_get_string(block(result, 2), "name"), "a \"q\"/t.csv");
+	assert_string_equal(json_get_string(block(result, 3), "uri"),
+	    "sandbox://files/" REF "p2.png");
+	assert_int_equal(json_get(block(result, 3), "size")->valueint, 14);
+	cJSON_Delete(result);
+	base = NULL;
+	result = result_of(&o, REVISION_2025_03_26);
+	assert_int_equal(blocks(result), 2);
+	assert_non_null(strstr(text_of(result), "sandbox://files/" REF));
+	assert_null(strstr(text_of(result), "\"url\""));
+	cJSON_Delete(result);
+	links = NULL;
+	outcome_done(&o);
+}
+
+/* Links never make a result too large (result_of checks it). */
+static void
+many_links_fit(void **state)
+{
+	struct content_link *kept = calloc(400, sizeof(*kept));
+	struct outcome o = { .kind = OUTCOME_OK, .has_returncode = true };
+	char ref[500];
+	cJSON *result;
+
+	(void)state;
+	assert_non_null(kept);
+	set("result_max", "100000");
+	snprintf(ref, sizeof(ref), REF "%0400d", 1);
+	give_files(&o, 400);
+	for (int i = 0; i < 400; i++) {
+		o.files[i] = make_file("\"\"\"\"", 30, i < 100);
+		kept[i].ref = ref;
+	}
+	links = kept;
+	base = "https://host.example/tools";
+	result = result_of(&o, REVISION_2025_11_25);
+	assert_in_range(blocks(result), 2, 400);
+	cJSON_Delete(result);
+	links = NULL;
+	base = NULL;
+	outcome_done(&o);
+	free(kept);
+}
+
 static void
 a_refusal_is_text_alone(void **state)
 {
@@ -515,6 +607,8 @@ main(void)
 		TEST(more_figures_than_allowed_are_listed),
 		TEST(texts_never_make_a_result_too_large),
 		TEST(plain_text_reads_without_json),
+		TEST(what_is_kept_has_addresses),
+		TEST(many_links_fit),
 		TEST(a_refusal_is_text_alone),
 	};
 

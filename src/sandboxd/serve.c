@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include <event2/bufferevent.h>
 #include <event2/buffer.h>
 #include <event2/keyvalq_struct.h>
+#include <event2/listener.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -19,12 +21,19 @@
 #define WRITE_SECONDS 30   /* a caller that does not read */
 #define PIPELINE_MAX 65536 /* bytes taken behind a request */
 #define RETRY_AFTER "1"
+#define SPARES 16 /* descriptors that callers can't take from programs */
+#define PAUSE_MS 200
+#define SAY_MS 10000
 
 struct serve {
 	const struct conf *conf;
 	struct pool *pool;
 	struct evhttp *http; /* owned */
 	uint64_t started_ms;
+	struct evconnlistener *listener; /* borrowed from http */
+	struct event *resume;            /* owned */
+	int spares[SPARES];
+	uint64_t said_ms; /* when lack of descriptors was last logged */
 	LIST_HEAD(, call) calls;
 };
 
@@ -323,6 +332,92 @@ set_limits(struct serve *serve)
 	evhttp_set_gencb(serve->http, on_request, serve);
 }
 
+/* ---- lack of descriptors ---- */
+
+static void
+spares_close(struct serve *serve)
+{
+	for (int i = 0; i < SPARES; i++) {
+		if (serve->spares[i] >= 0)
+			close(serve->spares[i]);
+		serve->spares[i] = -1;
+	}
+}
+
+static bool
+spares_open(struct serve *serve)
+{
+	for (int i = 0; i < SPARES; i++) {
+		serve->spares[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+		if (serve->spares[i] < 0) {
+			spares_close(serve);
+			return false;
+		}
+	}
+	return true;
+}
+
+static void
+pause_accept(struct serve *serve)
+{
+	struct timeval pause = { 0, PAUSE_MS * 1000 };
+
+	if (event_add(serve->resume, &pause) == 0)
+		evconnlistener_disable(serve->listener);
+}
+
+/* The one that accepts: libevent hands our callback evhttp's argument. */
+static struct serve *accepting;
+
+/* Callers have taken all: what runs gets the spare ones, and new callers wait
+ * until some are back. */
+static void
+on_accept_error(struct evconnlistener *listener, void *arg)
+{
+	struct serve *serve = accepting;
+	uint64_t now = clock_ms();
+
+	(void)listener;
+	(void)arg;
+	if (serve->said_ms == 0 || now - serve->said_ms > SAY_MS) {
+		log_warn("sandboxd.accept", "no connection for a moment: %s",
+		    evutil_socket_error_to_string(EVUTIL_SOCKET_ERROR()));
+		serve->said_ms = now;
+	}
+	spares_close(serve);
+	pause_accept(serve);
+}
+
+static void
+on_resume(evutil_socket_t socket, short what, void *arg)
+{
+	struct serve *serve = arg;
+
+	(void)socket;
+	(void)what;
+	if (spares_open(serve))
+		evconnlistener_enable(serve->listener);
+	else
+		pause_accept(serve);
+}
+
+static enum err
+listen_on(struct serve *serve, struct event_base *base, int socket)
+{
+	struct evhttp_bound_socket *bound;
+
+	serve->resume = evtimer_new(base, on_resume, serve);
+	if (serve->resume == NULL || !spares_open(serve))
+		return ERR_SYS;
+	bound = evhttp_accept_socket_with_handle(serve->http, socket);
+	if (bound == NULL)
+		return ERR_SYS;
+	accepting = serve;
+	serve->listener = evhttp_bound_socket_get_listener(bound);
+	evconnlistener_set_error_cb(serve->listener, on_accept_error);
+	return ERR_OK;
+}
+
 enum err
 serve_new(struct serve **ret_serve, struct event_base *base,
     const struct conf *conf, struct pool *pool, int socket)
@@ -335,12 +430,13 @@ serve_new(struct serve **ret_serve, struct event_base *base,
 	serve->pool = pool;
 	serve->started_ms = clock_ms();
 	LIST_INIT(&serve->calls);
+	memset(serve->spares, -1, sizeof(serve->spares));
 	if ((serve->http = evhttp_new(base)) == NULL) {
 		free(serve);
 		return ERR_NOMEM;
 	}
 	set_limits(serve);
-	if (evhttp_accept_socket(serve->http, socket) != 0) {
+	if (listen_on(serve, base, socket) != ERR_OK) {
 		serve_free(serve);
 		return ERR_SYS;
 	}
@@ -354,5 +450,8 @@ serve_free(struct serve *serve)
 	if (serve == NULL)
 		return;
 	evhttp_free(serve->http);
+	if (serve->resume != NULL)
+		event_free(serve->resume);
+	spares_close(serve);
 	free(serve);
 }

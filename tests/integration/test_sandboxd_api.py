@@ -285,6 +285,37 @@ def test_half_sent_requests_do_not_hold_up_others(service):
         con.close()
 
 
+def cpu_seconds(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    fields = fields.rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_callers_that_take_all_descriptors(monkeypatch):
+    """It neither spins nor fills the log, answers whom it has let in, and
+    goes on when they have left."""
+    monkeypatch.setattr(util, "WRAP", ["prlimit", "--nofile=300:300", "--"])
+    with util.running("user") as service:
+        open_ones = []
+        for _ in range(600):
+            con = service.connection(timeout=10)
+            con.connect()
+            open_ones.append(con)
+        util.until(lambda: "no connection for a moment"
+                   in service.log_text(), 10, "it is said")
+        begin = cpu_seconds(service.pid)
+        time.sleep(1)
+        assert cpu_seconds(service.pid) - begin < 0.5
+        for con in open_ones[:4]:
+            con.request("POST", "/eval", b'{"input": "print(6 * 7)"}',
+                        {"Content-Type": "application/json"})
+            assert json.loads(con.getresponse().read())["stdout"] == "42\n"
+        for con in open_ones:
+            con.close()
+        assert service.eval("print(1)").stdout == "1\n"
+        assert len(service.log_text()) < 5000
+
+
 @pytest.mark.parametrize("body,description", [
     ('{"input": }', "Expecting value: line 1 column 11 (char 10)"),
     ('{"input": "a" "b"}', "Expecting ',' delimiter: line 1 column 15 "

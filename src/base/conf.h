@@ -110,9 +110,10 @@
 	X(INT, figures_max, "20", 0, 1000, \
 	    "figures sent as images in one result") \
 	X(INT, figures_pixels_max, "2000", 64, 100000, \
-  "pixels of a figure's longer side; an open figure is drawn at a lower " \
-  "resolution to fit") \
-X(BOOL, text_json, "yes", 0, 1, \
+	    "pixels of a figure's longer side; an open figure is drawn at a " \
+	    "lower " \
+	    "resolution to fit") \
+	X(BOOL, text_json, "yes", 0, 1, \
 	    "the first text block is the result as JSON (as the " \
 	    "predecessor's clients " \
 	    "parse it); no: plain text") \

@@ -207,8 +207,7 @@ read_run(const struct sandbox_reply *reply, const struct conf *conf,
 		rc = json_string(answer->killed_by, &killed);
 	if (rc == ERR_NOMEM)
 		return rc;
-	return outcome_cause(
-	    report, conf, limits, buf_str(&killed), outcome);
+	return outcome_cause(report, conf, limits, buf_str(&killed), outcome);
 }
 
 static enum err

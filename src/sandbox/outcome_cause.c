@@ -354,8 +354,8 @@ add_repair(const struct report *report, struct outcome *o)
 
 /* Says that figures are smaller than the program made them. */
 static enum err
-add_scaled(const struct report *report, const struct conf *conf,
-    struct outcome *o)
+add_scaled(
+    const struct report *report, const struct conf *conf, struct outcome *o)
 {
 	struct words side = count_words(conf->figures_pixels_max);
 	CLEANUP_FREE char *sentence = NULL;

@@ -1,7 +1,6 @@
 """Programs from public reports, by the id of their row: what went wrong
-elsewhere goes right here. Rows E03, E05, E38, E39 and E40 stand where they
-need more than one program: E05 in test_tool.py, E39 and E40 in
-test_backend.py."""
+elsewhere goes right here; E39 and E40, which need more than one program or
+sandbox, in test_backend.py."""
 
 import re
 import time
@@ -83,6 +82,21 @@ def test_E04_control_characters_harm_nothing(session):
     assert "b" in text and "c" in text
     result = session.call("print('a'+chr(0)+'b'+chr(7)+chr(26)+'c', end='')")
     assert re.fullmatch(r"a.*b.*c", result.stdout, re.S), result
+
+
+def test_E05_nul_in_the_program_is_refused(session):
+    answer = session.post(
+        '{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":'
+        '"execute_python_code","arguments":{"python_code":'
+        '"print(1)\\u0000\\nprint(2)"}}}')
+    assert answer.status == 202
+    message = session.wait(5)
+    if "error" in message:
+        assert message["error"]["code"] == -32602
+        assert "NUL" in message["error"]["message"]
+    else:
+        assert message["result"]["isError"] is True
+        assert "NUL" in message["result"]["content"][0]["text"]
 
 
 def test_E09_traceback_is_plain_with_true_lines(session):

@@ -113,15 +113,6 @@ def test_malformed_call_and_unknown_tool_are_protocol_errors(session, params):
     assert message["error"]["code"] == -32602
 
 
-def test_E05_nul_in_the_program_is_refused(session):
-    answer = session.post(
-        '{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":'
-        '"execute_python_code","arguments":{"python_code":'
-        '"print(1)\\u0000\\nprint(2)"}}}')
-    assert answer.status == 202
-    assert "NUL" in refusal(session, session.wait(5))
-
-
 def test_lone_surrogate_in_the_program_is_refused(session):
     answer = session.post(
         '{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":'

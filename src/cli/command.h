@@ -13,4 +13,9 @@ int command_stdio(struct conf *conf);
  * program's, 125 when it did not run. */
 int command_run(struct conf *conf, int argc, char **argv);
 
+/* The operator's doctor: prints what was looked at and the cure for what is
+ * wrong. conf is NULL where the settings are: *fault says how. 0 when there is
+ * no fault, else 1. */
+int command_check(struct conf *conf, const struct conf_fault *fault, bool json);
+
 #endif

@@ -22,7 +22,9 @@ static const char usage[] =
     "  stdio              serve MCP on standard input and output\n"
     "  run FILE           run one program (-: from standard input); text to\n"
     "                     standard output, figures and files beside FILE\n"
-    "    --output DIR     or into this folder\n\n"
+    "    --output DIR     or into this folder\n"
+    "  check              look whether all is well here, and tell cures\n"
+    "    --json           for programs\n\n"
     "  --config FILE      settings (else PYTHON_SANDBOX_CONFIG, else "
     "/etc/python-sandbox.conf)\n"
     "  --set NAME=VALUE   one setting; may be repeated\n"
@@ -61,11 +63,18 @@ open_log(const struct conf *conf, struct conf_fault *fault)
 	return ERR_OK;
 }
 
+static bool
+is_check(int argc, char **argv, bool *ret_json)
+{
+	*ret_json = argc == 3 && strcmp(argv[2], "--json") == 0;
+	return (argc == 2 || *ret_json) && strcmp(argv[1], "check") == 0;
+}
+
 static int
 act(int argc, char **argv, struct conf *conf)
 {
 	struct conf_fault fault;
-	bool quiet = argc < 2 || strcmp(argv[1], "stdio") != 0;
+	bool json, quiet = argc < 2 || strcmp(argv[1], "stdio") != 0;
 
 	/* on a terminal the events of every day only disturb */
 	if (quiet && strcmp(conf->log_level, "info") == 0 &&
@@ -75,6 +84,8 @@ act(int argc, char **argv, struct conf *conf)
 		return wrong(fault.text);
 	if (argc >= 2 && strcmp(argv[1], "run") == 0)
 		return command_run(conf, argc - 2, argv + 2);
+	if (is_check(argc, argv, &json))
+		return command_check(conf, &fault, json);
 	if (argc == 2 && strcmp(argv[1], "stdio") == 0)
 		return command_stdio(conf);
 	fputs(usage, stderr);
@@ -103,12 +114,15 @@ main(int argc, char **argv)
 {
 	struct conf_fault fault = { "" };
 	struct conf conf;
+	bool json;
 	int code;
 
 	if (prints_only(argc, argv))
 		return EXIT_SUCCESS;
 	if (conf_load(&conf, &argc, argv, environ, &fault) != ERR_OK)
-		return wrong(fault.text);
+		return is_check(argc, argv, &json)
+		    ? command_check(NULL, &fault, json)
+		    : wrong(fault.text);
 	code = act(argc, argv, &conf);
 	conf_done(&conf);
 	return code;

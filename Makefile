@@ -73,7 +73,7 @@ PROGRAMS = $(BUILD)/python-sandbox.fcgi $(BUILD)/python-sandbox \
 	$(BUILD)/sandboxd
 
 .PHONY: all run test unit fuzz integration runner-test conformance bench lint install \
-	dist clean packages-run packages-test programs readme-table
+	dist clean unit-programs packages-run packages-test programs readme-table
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -82,6 +82,7 @@ ifeq ($(VARIANT),)
 programs: cgi-bin/python-sandbox.fcgi
 endif
 programs: $(PROGRAMS)
+	@:
 
 # ---- building ------------------------------------------------------------
 # the stamp changes when the flags do, and everything depends on it
@@ -185,7 +186,7 @@ packages-test:
 	@$(INSTALL_PACKAGES) $(PACKAGES_TEST)
 
 run: packages-run
-	@$(MAKE) --no-print-directory programs
+	@$(MAKE) --no-print-directory -j$$(nproc) programs
 	@PORT='$(PORT)' SNEKBOX_URL='$(SNEKBOX_URL)' PROCESSES='$(PROCESSES)' \
 	    exec bash src/cli/serve.sh
 
@@ -202,9 +203,13 @@ $(VENV)/stamp: tests/requirements.txt
 	$(Q)touch $@
 
 test: packages-test
+	@$(MAKE) --no-print-directory -j$$(nproc) programs unit-programs
 	@$(MAKE) --no-print-directory unit runner-test fuzz integration
 
-unit: programs $(UNIT_BIN)
+unit-programs: programs $(UNIT_BIN)
+	@:
+
+unit: unit-programs
 	@sh tests/run-unit.sh "$(WRAP)" $(UNIT_BIN)
 
 runner-test: $(VENV)/stamp

@@ -92,20 +92,41 @@ parse(int argc, char **argv, struct conf *conf, struct options *ret_options,
 	return ERR_OK;
 }
 
+/* Beside the bounds, which are checked whenever settings are read: the
+ * addresses of the sandbox. Nothing is connected to. */
+static enum err
+check(const struct conf *conf, struct conf_fault *fault)
+{
+	struct event_base *base = event_base_new();
+	struct snekbox *snekbox = NULL;
+	enum err rc = ERR_NOMEM;
+
+	if (base == NULL)
+		return rc;
+	rc = snekbox_open(conf, base, fault, &snekbox);
+	snekbox_close(snekbox);
+	event_base_free(base);
+	return rc;
+}
+
 static int
 act(const struct conf *conf, const struct options *options)
 {
-	struct conf_fault fault;
+	struct conf_fault fault = { "" };
 	enum err rc;
 
-	if (options->print)
+	if (options->print) {
 		conf_print(conf, stdout);
-	else if (options->check)
-		puts("the settings are well-formed");
-	if (options->print || options->check)
 		return EXIT_SUCCESS;
-	if ((rc = app_run(conf, &fault)) == ERR_OK)
+	}
+	if (options->check) {
+		if ((rc = check(conf, &fault)) == ERR_OK) {
+			puts("the settings are well-formed");
+			return EXIT_SUCCESS;
+		}
+	} else if ((rc = app_run(conf, &fault)) == ERR_OK) {
 		return EXIT_SUCCESS;
+	}
 	fprintf(stderr, "python-sandbox.fcgi: %s\n", fault.text);
 	return rc == ERR_CONF ? EXIT_WRONG : EXIT_FAILURE;
 }

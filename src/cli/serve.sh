@@ -14,6 +14,7 @@ url=http://127.0.0.1:$port
 work=
 web=
 sandboxd=
+watcher=
 
 say() { printf '%s\n' "$*"; }
 fail() {
@@ -58,6 +59,7 @@ finish() {
 		end "${pid[@]}"
 	fi
 	[ -z "$sandboxd" ] || end "$sandboxd"
+	[ -z "$watcher" ] || kill "$watcher" 2>/dev/null || true
 	[ -z "$work" ] || rm -rf "$work" "/dev/shm/python-sandbox."*".run-$port."*
 	exit "$status"
 }
@@ -207,8 +209,16 @@ Ctrl-C ends it.
 EOF
 
 # ---- until something ends -------------------------------------------------
+# make stays when its terminal is closed, and tells nobody
+if [ -t 0 ]; then
+	while sleep 1 && [ -t 0 ] && stty -g >/dev/null 2>&1; do :; done &
+	watcher=$!
+fi
 ended=0
 # shellcheck disable=SC2086  # there may be no sandbox service of our own
-wait -n $web $sandboxd || ended=$?
+wait -n $web $sandboxd $watcher || ended=$?
+if [ -n "$watcher" ] && ! kill -0 "$watcher" 2>/dev/null; then
+	exit 0
+fi
 cat "$work"/*.log >&2
 fail "a server ended by itself (status $ended); the logs stand above"

@@ -74,6 +74,21 @@ shorten(const char *name, char out[64])
 	return out;
 }
 
+/* Says which names there are: a model corrects itself from this. */
+static enum err
+unknown(struct reading *r, const char *where, const char *name,
+    const char *const *known)
+{
+	char list[128] = "";
+	size_t n = 0;
+
+	for (; *known != NULL && n < sizeof(list); known++)
+		n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s",
+		    n > 0 ? ", " : "", *known);
+	return wrong(r, "%s%s: there is no such argument; there are %s", where,
+	    name, list);
+}
+
 static enum err
 check_names(struct reading *r, const cJSON *object, const char *where,
     const char *const *known)
@@ -88,8 +103,8 @@ check_names(struct reading *r, const cJSON *object, const char *where,
 		while (*k != NULL && strcmp(*k, item->string) != 0)
 			k++;
 		if (*k == NULL)
-			return wrong(r, "%s%s: there is no such argument",
-			    where, shorten(item->string, name));
+			return unknown(
+			    r, where, shorten(item->string, name), known);
 	}
 	return ERR_OK;
 }
@@ -168,7 +183,10 @@ read_timeout(struct reading *r, const cJSON *arguments)
 		return wrong(r, "timeout_seconds: must be a number, not %s",
 		    type_name(item));
 	if (!(item->valuedouble >= 1 && item->valuedouble <= most))
-		return wrong(r, "timeout_seconds: must be from 1 to %g", most);
+		return wrong(r,
+		    "timeout_seconds: must be from 1 to %g (setting "
+		    "sandbox_time_limit)",
+		    most);
 	r->job->timeout_ms = (uint64_t)(item->valuedouble * 1000);
 	return ERR_OK;
 }

@@ -30,12 +30,13 @@ struct json_span {
 /* Limits of json_check that no setting changes. */
 #define JSON_NUMBER_MAX 63     /* characters of a number: cJSON cuts longer */
 #define JSON_MEMBERS_MAX 65536 /* members of one object */
+#define JSON_VALUES_MAX 262144 /* in all: each costs many bytes as a tree */
 
 /* Checks that len bytes are exactly one JSON text: valid UTF-8, the grammar of
  * RFC 8259, no byte order mark, no duplicate keys in an object (compared as
  * they read, without their escapes), no NUL in keys, no lone surrogates,
  * numbers of at most JSON_NUMBER_MAX characters. ERR_PARSE; ERR_LIMIT beyond
- * max_depth levels or JSON_MEMBERS_MAX members; ERR_NOMEM. *ret_fault (may be
+ * max_depth levels, JSON_MEMBERS_MAX or JSON_VALUES_MAX; ERR_NOMEM. *ret_fault (may be
  * NULL) is set on failure. Never recurses; time is n log n at the worst. */
 enum err json_check(const char *text, size_t len, unsigned max_depth,
     struct json_fault *ret_fault) MUST_CHECK;

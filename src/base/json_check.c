@@ -34,6 +34,7 @@ struct scan {
 	size_t depth, levels_cap;
 	struct key *keys; /* owned; of all open objects, a stack */
 	size_t n_keys, keys_cap;
+	size_t n_values;
 	enum want want;
 	struct json_fault fault;
 };
@@ -435,6 +436,8 @@ step_value(struct scan *s)
 {
 	bool escaped = false;
 
+	if (s->n_values++ >= JSON_VALUES_MAX)
+		return fail(s, s->p, ERR_LIMIT, "too many values");
 	s->want = s->depth > 0 ? WANT_NEXT : WANT_END;
 	switch (*s->p) {
 	case '{':

@@ -223,6 +223,26 @@ many_keys_cost_bounded_time(void **state)
 }
 
 static void
+values_are_bounded(void **state)
+{
+	struct buf text;
+
+	(void)state;
+	buf_init(&text, 1 << 20);
+	assert_int_equal(buf_puts(&text, "[0"), ERR_OK);
+	/* the array is one too */
+	for (unsigned i = 2; i < JSON_VALUES_MAX; i++)
+		assert_int_equal(buf_puts(&text, ",0"), ERR_OK);
+	assert_int_equal(buf_putc(&text, ']'), ERR_OK);
+	assert_int_equal(json_check(text.data, text.len, DEPTH, NULL), ERR_OK);
+	text.len--;
+	assert_int_equal(buf_puts(&text, ",0]"), ERR_OK);
+	assert_int_equal(
+	    json_check(text.data, text.len, DEPTH, NULL), ERR_LIMIT);
+	buf_done(&text);
+}
+
+static void
 depth_is_bounded_without_recursion(void **state)
 {
 	enum { N = 100000 };
@@ -427,6 +447,7 @@ main(void)
 		cmocka_unit_test(refuses_lone_surrogates),
 		cmocka_unit_test(finds_duplicate_keys_also_behind_escapes),
 		cmocka_unit_test(many_keys_cost_bounded_time),
+		cmocka_unit_test(values_are_bounded),
 		cmocka_unit_test(depth_is_bounded_without_recursion),
 		cmocka_unit_test(numbers_that_cjson_would_cut_are_refused),
 		cmocka_unit_test(long_strings_are_scanned_fast),

@@ -435,7 +435,7 @@ def test_modern_discover_without_an_envelope(start):
 
 def test_modern_has_neither_initialize_nor_ping(start):
     peer = start()
-    for method in ("initialize", "ping", "resources/list"):
+    for method in ("initialize", "ping", "prompts/list"):
         peer.send(modern(method, id=method))
         assert peer.answer(method)["error"]["code"] == -32601
 

@@ -137,8 +137,8 @@ take_text(const cJSON *line, const char *key, size_t max, char **ret_text)
 	if (text == NULL)
 		return ERR_OK;
 	if ((rc = text_clean(&clean, text, n)) != ERR_OK ||
-	    (rc = text_bound(
-		 &bound, buf_str(&clean), clean.len, max, &cut)) != ERR_OK)
+	    (rc = text_bound(&bound, buf_str(&clean), clean.len, max, &cut)) !=
+		ERR_OK)
 		return rc;
 	free(*ret_text);
 	*ret_text = buf_steal(&bound, NULL);

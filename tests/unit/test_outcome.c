@@ -577,15 +577,14 @@ texts_of_the_report_are_bounded(void **state)
 		assert_int_equal(buf_puts(&long_text, "\\\\u0001"), ERR_OK);
 	assert_int_equal(
 	    buf_puts(&body,
-		"{\"stdout\": \"" BEGIN END FIRST("\\\"exit\\\":1")
-		    "{\\\"t\\\":\\\"exception\\\""),
+		"{\"stdout\": \"" BEGIN END FIRST(
+		    "\\\"exit\\\":1") "{\\\"t\\\":\\\"exception\\\""),
 	    ERR_OK);
 	for (size_t i = 0; i < 3; i++)
 		assert_int_equal(buf_printf(&body, ",\\\"%s\\\":\\\"%s\\\"",
 				     keys[i], long_text.data),
 		    ERR_OK);
-	assert_int_equal(
-	    buf_puts(&body, "}\\n\", \"returncode\": 1}"), ERR_OK);
+	assert_int_equal(buf_puts(&body, "}\\n\", \"returncode\": 1}"), ERR_OK);
 	o = outcome_of(body.data, 30);
 	assert_int_equal(o.kind, OUTCOME_EXECUTION_ERROR);
 	assert_true(strlen(o.exception_type) < 2000);

@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from harness import (BUILD, SANDBOXD, check_sanitizers, clean_environment,
-                     make_folder, run_as)
+from cli import cli_environment, remove_folder
+from harness import (BUILD, SANDBOXD, make_folder, run_as)
 
 
 @pytest.fixture
@@ -21,13 +21,12 @@ def check():
         return subprocess.run(
             [os.path.join(folder, "python-sandbox"), "check", *argv],
             capture_output=True, text=True, stdin=subprocess.DEVNULL,
-            cwd=folder, env=clean_environment(folder, env), timeout=60,
+            cwd=folder, env=cli_environment(folder, env), timeout=60,
             **run_as()[0])
 
     run.folder = folder
     yield run
-    check_sanitizers(folder)
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_folder(folder)
 
 
 def states(done):

@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from harness import (BUILD, SANDBOXD, check_sanitizers, clean_environment,
-                     make_folder, own_dir, poll, run_as)
+from cli import cli_environment, remove_folder
+from harness import (BUILD, SANDBOXD, make_folder, own_dir, poll, run_as)
 
 SAVING = ("import os\nimport matplotlib.pyplot as plt\n"
           "plt.plot([1, 2])\nplt.show()\n"
@@ -33,7 +33,7 @@ class Shell:
         return name
 
     def start(self, *argv, own=False, **kw):
-        env = clean_environment(
+        env = cli_environment(
             self.folder, {} if own else {"SNEKBOX_URL": self.url})
         return subprocess.Popen(
             [os.path.join(self.folder, "python-sandbox"), *argv],
@@ -56,8 +56,7 @@ class Shell:
 def shell(sandbox):
     one = Shell(sandbox.url)
     yield one
-    check_sanitizers(one.folder)
-    shutil.rmtree(one.folder, ignore_errors=True)
+    remove_folder(one.folder)
 
 
 def test_text_and_exit_code_are_the_programs(shell):

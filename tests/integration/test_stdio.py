@@ -15,8 +15,9 @@ import pytest
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from harness import (BUILD, SANDBOXD, check_sanitizers, children,
-                     clean_environment, is_alive, make_folder, poll, run_as)
+from cli import cli_environment, remove_folder
+from harness import (BUILD, SANDBOXD, children, is_alive,
+                     make_folder, poll, run_as)
 
 TOOL = "execute_python_code"
 META = "io.modelcontextprotocol/"
@@ -42,7 +43,7 @@ class Peer:
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(
                 argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=log, cwd=folder, env=clean_environment(folder, env),
+                stderr=log, cwd=folder, env=cli_environment(folder, env),
                 **as_user)
         self.pid = self.process.pid
         self.lines = queue.Queue()
@@ -159,8 +160,7 @@ def folder():
     for program in (os.path.join(BUILD, "python-sandbox"), SANDBOXD):
         shutil.copy(program, path)
     yield path
-    check_sanitizers(path)
-    shutil.rmtree(path, ignore_errors=True)
+    remove_folder(path)
 
 
 @pytest.fixture
@@ -599,7 +599,7 @@ def test_sdk_initialize_list_call_and_progress(folder, sandbox):
     async def main():
         plan = StdioServerParameters(
             command=os.path.join(folder, "python-sandbox"), args=["stdio"],
-            env=clean_environment(folder, {"SNEKBOX_URL": sandbox.url}))
+            env=cli_environment(folder, {"SNEKBOX_URL": sandbox.url}))
         async with stdio_client(plan) as streams:
             async with ClientSession(*streams) as session:
                 info = await session.initialize()

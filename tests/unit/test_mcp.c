@@ -125,9 +125,10 @@ before_initialize_only_ping_is_served(void **state)
 static void
 undeclared_methods_are_not_found(void **state)
 {
-	static const char *const names[] = { "resources/subscribe", "prompts/list",
-		"completion/complete", "logging/setLevel", "tasks/get",
-		"server/discover", "PING", "", "notifications/initialized" };
+	static const char *const names[] = { "resources/subscribe",
+		"prompts/list", "completion/complete", "logging/setLevel",
+		"tasks/get", "server/discover", "PING", "",
+		"notifications/initialized" };
 	struct rig *rig = rig_open(1, true, NULL);
 	struct ear ear = { .rig = rig };
 

@@ -120,8 +120,7 @@
 	/* files to fetch */ \
 	X(STR, artifact_dir, "", 0, 200, \
 	    "folder where files of results are kept, of this user alone; " \
-	    "empty: chosen " \
-	    "under /var/tmp") \
+	    "empty: /var/tmp/python-sandbox-UID") \
 	X(MS, artifact_time, "1h", 1000, 2592000000, \
 	    "how long a result's files can be fetched") \
 	X(BYTES, artifact_bytes, "1G", 0, 1099511627776, \

@@ -1,8 +1,8 @@
 /*
  * The store of artifacts: files and figures of results, and whole outputs,
  * kept on disk for a while and fetched over HTTP or MCP. All processes of a
- * user and instance share one folder; an artifact lives on when the process
- * that made it has died.
+ * user share one folder, unless they are told of others; an artifact lives on
+ * when the process that made it has died.
  *
  * On disk an artifact is one file, named by its id: a head with its metadata
  * (name, media type, owner), then the content. It is written under another

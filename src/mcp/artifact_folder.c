@@ -60,54 +60,43 @@ store_folder(const struct artifacts *store)
 	}
 	if ((fd = folder_open(store->dir)) >= 0 || errno != ENOENT)
 		return fd;
-	if (store->parent[0] != '\0') {
-		if ((fd = folder_make(store->parent)) < 0)
-			return -1;
-		close(fd);
-	}
 	return folder_make(store->dir);
 }
 
 static bool
-try_folder(struct artifacts *store, const char *parent)
+try_folder(struct artifacts *store, const char *dir)
 {
-	const char *name = store->conf->state_name;
 	int fd;
 
-	snprintf(store->parent, sizeof(store->parent), "%s", parent);
-	snprintf(store->dir, sizeof(store->dir), "%s/%s", parent,
-	    name[0] != '\0' ? name : "default");
+	snprintf(store->dir, sizeof(store->dir), "%s", dir);
 	if ((fd = store_folder(store)) < 0)
 		return false;
 	close(fd);
 	return true;
 }
 
+/* All instances of a user share the folder that is chosen: some live only for
+ * one program, and what they leave must be swept by others. */
 static void
 choose_folder(struct artifacts *store)
 {
 	static const char *const places[] = { "/var/tmp", "/tmp" };
 	const char *setting = store->conf->artifact_dir;
-	char parent[64];
-	int fd;
+	char dir[64];
 
 	for (size_t i = 0;
 	     setting[0] == '\0' && i < sizeof(places) / sizeof(places[0]);
 	     i++) {
-		snprintf(parent, sizeof(parent), "%s/python-sandbox-%u",
-		    places[i], (unsigned)geteuid());
-		if (try_folder(store, parent))
+		snprintf(dir, sizeof(dir), "%s/python-sandbox-%u", places[i],
+		    (unsigned)geteuid());
+		if (try_folder(store, dir))
 			return;
 	}
-	store->parent[0] = '\0';
-	snprintf(store->dir, sizeof(store->dir), "%s", setting);
-	if ((fd = store_folder(store)) >= 0) {
-		close(fd);
+	if (setting[0] != '\0' && try_folder(store, setting))
 		return;
-	}
 	snprintf(store->why, sizeof(store->why),
-	    "no folder for files: %s%s; "
-	    "give uid %u a folder of mode 0700 (setting artifact_dir)",
+	    "no folder for files: %s%s; give uid %u a folder of mode 0700 "
+	    "(setting artifact_dir)",
 	    setting[0] != '\0' ? setting : "/var/tmp and /tmp can't be used",
 	    setting[0] == '\0' ? ""
 		: errno == EPERM

@@ -9,7 +9,6 @@
 
 struct artifacts {
 	const struct conf *conf; /* borrowed */
-	char parent[256];        /* made with the folder; "" for none */
 	char dir[320];           /* "" when there is none */
 	char why[256];           /* then */
 };

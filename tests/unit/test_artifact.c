@@ -308,25 +308,29 @@ a_folder_cleared_away_is_made_again(void **state)
 }
 
 static void
-without_a_setting_a_folder_is_chosen_for_the_instance(void **state)
+without_a_setting_a_folder_of_the_user_is_chosen(void **state)
 {
+	struct artifact_fault fault = { "" };
 	struct shop *shop = *state;
-	char path[120], name[40];
 	struct artifacts *store;
+	struct key key;
 	const char *why;
+	char path[160];
 	struct stat st;
 
-	snprintf(name, sizeof(name), "test-%d", (int)getpid());
 	set(shop, "artifact_dir", "");
-	set(shop, "state_name", name);
 	assert_int_equal(artifacts_open(&shop->conf, &store, &why), ERR_OK);
 	assert_null(why);
-	snprintf(path, sizeof(path), "/var/tmp/python-sandbox-%u/%s",
-	    (unsigned)geteuid(), name);
+	artifacts_close(shop->store);
+	shop->store = store;
+	assert_int_equal(put(shop, "a", "x", 1, &key, &fault), ERR_OK);
+	snprintf(path, sizeof(path), "/var/tmp/python-sandbox-%u",
+	    (unsigned)geteuid());
 	assert_int_equal(stat(path, &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0700);
-	artifacts_close(store);
-	assert_int_equal(rmdir(path), 0);
+	snprintf(path, sizeof(path), "/var/tmp/python-sandbox-%u/%s",
+	    (unsigned)geteuid(), key.id);
+	assert_int_equal(unlink(path), 0);
 }
 
 static void
@@ -793,7 +797,7 @@ main(void)
 		TEST(a_folder_that_others_may_enter_is_refused),
 		TEST(a_link_is_no_folder),
 		TEST(a_folder_cleared_away_is_made_again),
-		TEST(without_a_setting_a_folder_is_chosen_for_the_instance),
+		TEST(without_a_setting_a_folder_of_the_user_is_chosen),
 		TEST(nothing_is_kept_when_told_so),
 		TEST(an_expired_one_is_told_and_then_removed),
 		TEST(one_from_the_future_does_not_live_for_ever),

@@ -64,7 +64,19 @@ finish() {
 	exit "$status"
 }
 trap finish EXIT
-trap 'say; say "stopping"; exit 0' INT TERM HUP
+trap 'say; say "stopping"; exit 0' INT TERM
+# there may be no terminal any more to say it on
+trap 'exit 0' HUP
+
+# make stays when its terminal is closed, and tells nobody
+on_terminal() { stty -g </dev/tty >/dev/null 2>&1; }
+if on_terminal 2>/dev/null; then
+	{
+		while sleep 1 && on_terminal; do :; done 2>/dev/null
+		kill -HUP $$
+	} &
+	watcher=$!
+fi
 
 # ---- checks --------------------------------------------------------------
 case $port in
@@ -209,15 +221,15 @@ Ctrl-C ends it.
 EOF
 
 # ---- until something ends -------------------------------------------------
-# make stays when its terminal is closed, and tells nobody
-if [ -t 0 ]; then
-	while sleep 1 && [ -t 0 ] && stty -g >/dev/null 2>&1; do :; done &
-	watcher=$!
-fi
+# a signal ends the wait, and the clean-up runs outside its trap
+trap 'signalled=yes' INT TERM HUP
+signalled=
 ended=0
 # shellcheck disable=SC2086  # there may be no sandbox service of our own
-wait -n $web $sandboxd $watcher || ended=$?
-if [ -n "$watcher" ] && ! kill -0 "$watcher" 2>/dev/null; then
+wait -n $web $sandboxd || ended=$?
+if [ -n "$signalled" ]; then
+	say 2>/dev/null || true
+	say "stopping" 2>/dev/null || true
 	exit 0
 fi
 cat "$work"/*.log >&2

@@ -192,7 +192,10 @@ run: packages-run
 
 # ---- testing -------------------------------------------------------------
 VENV = build/venv
-PYTEST = $(VENV)/bin/python -m pytest -q
+# most tests wait for programs and time limits, so several run side by side; a
+# Snekbox that is given is not to be overrun by them
+PYTEST_JOBS ?= $(if $(SNEKBOX_URL),1,4)
+PYTEST = $(VENV)/bin/python -m pytest -q -n $(PYTEST_JOBS)
 export BUILD_DIR = $(BUILD)
 
 $(VENV)/stamp: tests/requirements.txt
@@ -203,7 +206,7 @@ $(VENV)/stamp: tests/requirements.txt
 	$(Q)touch $@
 
 test: packages-test
-	@$(MAKE) --no-print-directory -j$$(nproc) programs unit-programs
+	@$(MAKE) --no-print-directory -j$$(nproc) programs unit-programs $(FUZZ_BIN)
 	@$(MAKE) --no-print-directory unit runner-test fuzz integration
 
 unit-programs: programs $(UNIT_BIN)
@@ -220,7 +223,8 @@ fuzz: $(FUZZ_BIN)
 	@sh tests/run-fuzz.sh $(FUZZ_RUNS) $(FUZZ_BIN)
 
 integration: programs $(VENV)/stamp
-	SNEKBOX_URL='$(SNEKBOX_URL)' $(PYTEST) tests/integration $(PYTEST_ARGS)
+	SNEKBOX_URL='$(SNEKBOX_URL)' $(PYTEST) --dist loadfile \
+	    tests/integration $(PYTEST_ARGS)
 
 # the official suite, brought by npm with the Node.js it needs
 conformance: packages-test

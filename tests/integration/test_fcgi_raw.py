@@ -3,6 +3,7 @@ libfcgi set: each test speaks records straight to the socket."""
 
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -182,11 +183,13 @@ def test_abort_ends_the_request(responder):
 
 @pytest.mark.parametrize("data", [
     b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
-    os.urandom(4096), bytes(4096), b"\xff" * 4096,
+    random.Random(1).randbytes(4096), bytes(4096), b"\xff" * 4096,
     record(BEGIN, b"abc"), record(BEGIN, bytes(8), id=0),
     begin() + begin(), begin() + record(STDIN, b"x"),
     begin() + record(PARAMS) + record(PARAMS, b"x"),
-    begin() + record(PARAMS, b"\1\1ab", version=2)])
+    begin() + record(PARAMS, b"\1\1ab", version=2)],
+    ids=["http", "random", "zeros", "ones", "short", "no-id", "twice",
+         "no-params", "after-params", "version"])
 def test_garbage_ends_its_connection_only(responder, data):
     with responder.wire() as wire:
         try:

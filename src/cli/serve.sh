@@ -34,6 +34,14 @@ responders() {
 	done
 }
 
+# whether a process runs; one that has ended but was not waited for does not
+lives() {
+	local stat
+	{ read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 1
+	stat=${stat##*) }
+	[ "${stat%% *}" != Z ]
+}
+
 # ends processes: SIGTERM, and SIGKILL after 10 s
 end() {
 	local tenths=100 pid
@@ -41,7 +49,7 @@ end() {
 		kill -TERM "$pid" 2>/dev/null || true
 	done
 	for pid in "$@"; do
-		while kill -0 "$pid" 2>/dev/null && [ "$tenths" -gt 0 ]; do
+		while lives "$pid" && [ "$tenths" -gt 0 ]; do
 			tenths=$((tenths - 1))
 			sleep 0.1
 		done
@@ -221,16 +229,8 @@ Ctrl-C ends it.
 EOF
 
 # ---- until something ends -------------------------------------------------
-# a signal ends the wait, and the clean-up runs outside its trap
-trap 'signalled=yes' INT TERM HUP
-signalled=
 ended=0
 # shellcheck disable=SC2086  # there may be no sandbox service of our own
 wait -n $web $sandboxd || ended=$?
-if [ -n "$signalled" ]; then
-	say 2>/dev/null || true
-	say "stopping" 2>/dev/null || true
-	exit 0
-fi
 cat "$work"/*.log >&2
 fail "a server ended by itself (status $ended); the logs stand above"

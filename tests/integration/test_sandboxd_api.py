@@ -602,6 +602,7 @@ def test_a_jail_that_is_killed_while_it_is_built(service):
                     return pid
         return None
 
+    service.settle()
     usual = len(util.children(service.pid))
     for _ in range(25):
         known = util.children(service.pid)

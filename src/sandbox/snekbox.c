@@ -17,7 +17,8 @@
 #include "sandbox/snekbox.h"
 
 #define ENDPOINTS_MAX 16
-#define BUFFER_BYTES (256L * 1024)
+/* below the size from which malloc maps and unmaps memory each time */
+#define BUFFER_BYTES (96L * 1024)
 
 struct endpoint {
 	char *url;    /* owned */

@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote, urljoin
 import pytest
 
 from client import Connection, Deadline, Session, build_head
-from harness import memory_kib, poll
+from harness import BUILD, memory_kib, poll
 from streamable import Client, Stateless
 from test_sdk import connect, run
 
@@ -306,7 +306,9 @@ def test_a_large_file_comes_whole_and_costs_no_memory(front, peer):
     part = get(front, entry, Range=f"bytes={size - 10}-")
     assert part.body == answer.body[-10:]
     after = sum(memory_kib(pid) for pid in front.responders())
-    assert after - before < 4096, (before, after)
+    # what the address sanitizer's quarantine holds is no cost of ours
+    allowed = 4096 if "address" not in BUILD else 96 << 10
+    assert after - before < allowed, (before, after)
 
 
 def test_a_client_that_stops_reading_delays_nobody(front, peer):

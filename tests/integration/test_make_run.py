@@ -26,7 +26,10 @@ class Served:
         self.process = subprocess.Popen(
             ["bash", str(ROOT / "src/cli/serve.sh")], cwd=ROOT, env=env,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT)
+            stderr=subprocess.STDOUT,
+            # as at a terminal: a job in the background of a script ignores
+            # SIGINT, and a shell keeps what it was born ignoring
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         self.text = ""
 
     def read_until(self, pattern, seconds=90):

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/utf8.h"
 
 enum err
 json_parse(const char *text, size_t len, unsigned max_depth, cJSON **ret_json,
@@ -180,31 +181,6 @@ hex4(const char *p)
 	return value;
 }
 
-static size_t
-put_utf8(uint32_t code, char *out)
-{
-	if (code < 0x80) {
-		out[0] = (char)code;
-		return 1;
-	}
-	if (code < 0x800) {
-		out[0] = (char)(0xc0 | code >> 6);
-		out[1] = (char)(0x80 | (code & 0x3f));
-		return 2;
-	}
-	if (code < 0x10000) {
-		out[0] = (char)(0xe0 | code >> 12);
-		out[1] = (char)(0x80 | (code >> 6 & 0x3f));
-		out[2] = (char)(0x80 | (code & 0x3f));
-		return 3;
-	}
-	out[0] = (char)(0xf0 | code >> 18);
-	out[1] = (char)(0x80 | (code >> 12 & 0x3f));
-	out[2] = (char)(0x80 | (code >> 6 & 0x3f));
-	out[3] = (char)(0x80 | (code & 0x3f));
-	return 4;
-}
-
 size_t
 json_unescape(const char **at, char *ret_utf8)
 {
@@ -226,7 +202,7 @@ json_unescape(const char **at, char *ret_utf8)
 		p += 6;
 	}
 	*at = p;
-	return put_utf8(code, ret_utf8);
+	return utf8_put(ret_utf8, code);
 }
 
 enum err

@@ -10,7 +10,7 @@
 
 #include "base/cleanup.h"
 #include "sandboxd/tree.h"
-#include "sandboxd/utf8.h"
+#include "base/utf8.h"
 
 #define DEPTH_MAX 100
 #define COMPARE_BYTES 65536

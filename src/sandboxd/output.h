@@ -12,7 +12,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "sandboxd/utf8.h"
+#include "base/utf8.h"
 
 struct output {
 	struct buf text;

@@ -8,7 +8,7 @@
 #include "base/base64.h"
 #include "base/cleanup.h"
 #include "sandboxd/reply.h"
-#include "sandboxd/utf8.h"
+#include "base/utf8.h"
 
 #define CHUNK 65536
 #define READ_BYTES 49152 /* a multiple of 3 */

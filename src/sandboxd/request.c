@@ -6,7 +6,7 @@
 #include "sandboxd/base64_lenient.h"
 #include "sandboxd/request.h"
 #include "sandboxd/schema.h"
-#include "sandboxd/utf8.h"
+#include "base/utf8.h"
 
 #define DESCRIPTION_MAX (1u << 20)
 #define NUMBER_MAX 64

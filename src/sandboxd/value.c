@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sandboxd/utf8.h"
+#include "base/utf8.h"
 #include "sandboxd/value.h"
 
 #define BLOCK_VALUES 256

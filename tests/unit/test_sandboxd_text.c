@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "sandboxd/base64_lenient.h"
 #include "sandboxd/output.h"
-#include "sandboxd/utf8.h"
+#include "base/utf8.h"
 #include "sandboxd/value.h"
 
 /* Feeds text in pieces of every size: the result must not depend on it. */

@@ -1,6 +1,6 @@
-/* UTF-8, as much of it as sandboxd needs. */
-#ifndef SANDBOXD_UTF8_H
-#define SANDBOXD_UTF8_H
+/* UTF-8, written and decoded byte by byte. */
+#ifndef BASE_UTF8_H
+#define BASE_UTF8_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@ size_t utf8_put(char *out, uint32_t code);
 /* How many bytes from the start are valid UTF-8: n when all are. */
 size_t utf8_valid(const char *text, size_t n);
 
-/* Whether text, as value_parse decodes it, holds a lone surrogate. */
+/* Whether text, decoded with such, holds a lone surrogate. */
 bool utf8_has_surrogate(const char *text, size_t n);
 
 /* Decoding byte by byte. Zero-initialise. */

@@ -1,4 +1,4 @@
-#include "sandboxd/utf8.h"
+#include "base/utf8.h"
 
 size_t
 utf8_put(char *out, uint32_t code)
